@@ -105,7 +105,7 @@ void run(const Options& options) {
   const std::string file = options.text("file", directory.path() + "/timers.db");
   OurTimerStore store(file, store_options, options.text("layout", ""));
   run_store_row(store, options);
-  if (options.text("row", "") != "share") print_groups(options, store.stats().commit);
+  if (options.text("row", "") != "share") print_groups(options, store.stats().group);
 }
 
 }  // namespace

@@ -362,12 +362,16 @@ struct WFStoreOptions {
 
 // What a store counts. A snapshot; the numbers are not from one instant.
 struct WFTimerStoreStats {
-  // Of the whole store, when this process last looked, which it does once a second. At most 10,000
-  // overdue timers and 10,000 failed ones are counted.
+  // Of the whole store, when this process last looked, which it does once a second. These numbers
+  // are exact, with one exception: a file that processes share counts up to 1,000,000 due timers
+  // and as many failed ones, and when there are more than 100,000 of them it counts less often, so
+  // that it takes at most 2 % of the time.
   uint64_t stored = 0;         // timers, failed ones included
   uint64_t failed_timers = 0;  // timers that wait for retry_failed() or remove_failed()
-  uint64_t overdue = 0;        // due for longer than a second and not begun; all kinds
-  uint64_t unhandled = 0;      // those among them whose kind has no handler in this process
+  uint64_t due = 0;            // due, and taken by no process; all kinds, also lost leases
+  uint64_t overdue = 0;        // those among them that have been due for longer than a second
+  uint64_t unhandled = 0;      // overdue ones whose kind has no handler in this process
+  uint64_t leased = 0;         // timers that any process runs: their leases are not over
 
   uint64_t running = 0;  // runs of this process: the leases that it has
 
@@ -384,10 +388,18 @@ struct WFTimerStoreStats {
   uint64_t in_doubt = 0;  // runs of which it is not known whether the store has taken their end
   uint64_t errors = 0;    // failures of the store itself
 
-  // How late first runs began, how long the store took for each group of requests, and how long
-  // requests of users took, from their submission to their answer.
+  // How late first runs began.
   WFTimerStats::Lateness lateness;
+  // How long the store took for each group of requests that it has carried out together, with the
+  // wait for other processes.
+  WFTimerStats::Lateness group;
+  // A file: how long its commits took, each with its sync if it has one. With one owner, only
+  // commits of what users ask for have one. Otherwise there are none.
   WFTimerStats::Lateness commit;
+  // A Redis: how long it took from sending a script until the reply was there. Each shard that has
+  // a part in a group has one. Otherwise there are none.
+  WFTimerStats::Lateness round_trip;
+  // How long requests of users took, from their submission to their answer.
   WFTimerStats::Lateness request;
 };
 

@@ -1,6 +1,36 @@
 #include "store/MemoryTimer.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace workflow {
+
+void MemoryKind::insert(int64_t at_us, uint64_t number) {
+  queue_.emplace(at_us, number);
+  for (Mark* mark : {&due_, &overdue_}) {
+    mark->count += at_us <= mark->us ? 1 : 0;
+  }
+}
+
+void MemoryKind::erase(int64_t at_us, uint64_t number) {
+  queue_.erase({at_us, number});
+  for (Mark* mark : {&due_, &overdue_}) {
+    mark->count -= at_us <= mark->us ? 1 : 0;
+  }
+}
+
+size_t MemoryKind::Mark::move_to(int64_t to_us, const Queue& queue) {
+  constexpr uint64_t kLastNumber = std::numeric_limits<uint64_t>::max();
+  const int64_t last_us = std::max(us, to_us);
+  size_t between = 0;
+  for (auto next = queue.upper_bound({std::min(us, to_us), kLastNumber});
+       next != queue.end() && next->first <= last_us; ++next) {
+    ++between;
+  }
+  count = us <= to_us ? count + between : count - between;  // the clock may have been set back
+  us = to_us;
+  return count;
+}
 
 StoredSpec MemoryTimer::spec() const {
   return {name, kind->name, payload, repeat_text(), skip_after_us};

@@ -13,10 +13,35 @@
 namespace workflow {
 
 // The timers of one kind that wait or are leased, by the time from which they may be claimed.
-struct MemoryKind {
-  explicit MemoryKind(std::string name_of_kind) : name(std::move(name_of_kind)) {}
+class MemoryKind {
+ public:
+  using Queue = std::set<std::pair<int64_t, uint64_t>>;  // times, and the numbers of the timers
+
+  // At first it counts what is due at that time without walking over it.
+  MemoryKind(std::string name_of_kind, int64_t now_us)
+      : name(std::move(name_of_kind)), due_{now_us, 0}, overdue_{now_us, 0} {}
+
   const std::string name;
-  std::set<std::pair<int64_t, uint64_t>> queue;  // times, and the numbers of the timers
+  const Queue& queue() const { return queue_; }
+  void insert(int64_t at_us, uint64_t number);
+  void erase(int64_t at_us, uint64_t number);
+
+  // How many may be claimed at these times. Each call walks over what has become due since the last
+  // one.
+  size_t count_due(int64_t now_us) { return due_.move_to(now_us, queue_); }
+  size_t count_overdue(int64_t last_us) { return overdue_.move_to(last_us, queue_); }
+
+ private:
+  // `count` is the number of entries of the queue at `us` or earlier.
+  struct Mark {
+    int64_t us;
+    size_t count;
+    size_t move_to(int64_t to_us, const Queue& queue);
+  };
+
+  Queue queue_;
+  Mark due_;
+  Mark overdue_;
 };
 
 // One timer of a store in memory. There may be millions, so what few of them have is elsewhere.

@@ -101,7 +101,11 @@ void MemoryTimers::for_each_of(const std::string& name, const VISIT& visit) {
 }
 
 void MemoryTimers::enqueue(Timer& timer) {
-  timer.kind->queue.emplace(timer.wake_us, timer.number);
+  timer.kind->insert(timer.wake_us, timer.number);
+  if (timer.state == State::kLeased) {
+    ++lease_ends_[timer.wake_us];
+    ++leased_;
+  }
   if (timer.marked) {
     marked_.insert({timer.wake_us, timer.number});
   }
@@ -109,7 +113,14 @@ void MemoryTimers::enqueue(Timer& timer) {
 
 void MemoryTimers::dequeue(Timer& timer) {
   if (timer.state == State::kWaiting || timer.state == State::kLeased) {
-    timer.kind->queue.erase({timer.wake_us, timer.number});
+    timer.kind->erase(timer.wake_us, timer.number);
+    if (timer.state == State::kLeased) {
+      const auto same = lease_ends_.find(timer.wake_us);
+      if (--same->second == 0) {
+        lease_ends_.erase(same);
+      }
+      --leased_;
+    }
     if (timer.marked) {
       marked_.erase({timer.wake_us, timer.number});
     }
@@ -119,7 +130,7 @@ void MemoryTimers::dequeue(Timer& timer) {
 MemoryKind* MemoryTimers::kind_of(std::string_view name) {
   auto found = kinds_.find(name);
   if (found == kinds_.end()) {
-    found = kinds_.try_emplace(std::string(name), std::string(name)).first;
+    found = kinds_.try_emplace(std::string(name), std::string(name), now_us_).first;
   }
   return &found->second;
 }
@@ -357,7 +368,7 @@ void MemoryTimers::carry_out(ClaimRequest& request) {
   for (const ClaimRequest::Kind& asked : request.kinds) {
     const MemoryKind* kind = find_kind(asked.name);
     if (kind == nullptr) continue;
-    const Queue& queue = kind->queue;
+    const Queue& queue = kind->queue();
     request.more = request.more || (!queue.empty() && queue.begin()->first <= now_us_);
     const auto next = queue.upper_bound({now_us_, kLastNumber});
     if (next != queue.end()) {
@@ -375,8 +386,8 @@ void MemoryTimers::end_cancelled() {
 void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t from_us,
                          int64_t to_us, size_t max) {
   std::vector<uint64_t> taken;
-  auto next = kind.queue.lower_bound({from_us, 0});
-  while (taken.size() < max && next != kind.queue.end() && next->first <= to_us) {
+  auto next = kind.queue().lower_bound({from_us, 0});
+  while (taken.size() < max && next != kind.queue().end() && next->first <= to_us) {
     taken.push_back(next->second);
     ++next;
   }
@@ -487,19 +498,21 @@ void MemoryTimers::carry_out(FailedRequest& request) {
   }
 }
 
-void MemoryTimers::carry_out(LookRequest& request) const {
+void MemoryTimers::carry_out(LookRequest& request) {
   request.stored = timers_.size();
-  request.failed_timers = std::min(failed_, LookRequest::kMaxCounted);
-  const int64_t before_us = now_us_ - request.overdue_us;
-  for (const auto& [name, kind] : kinds_) {
+  request.failed_timers = failed_;
+  request.leased = leased_;
+  for (const auto& [end_us, count] : lease_ends_) {
+    if (end_us > now_us_) break;
+    request.leased -= count;
+  }
+  for (auto& [name, kind] : kinds_) {
     const bool handled =
         std::find(request.handled.begin(), request.handled.end(), name) != request.handled.end();
-    for (const auto& [at_us, number] : kind.queue) {
-      if (at_us >= before_us) break;
-      if (request.overdue == LookRequest::kMaxCounted) return;
-      ++request.overdue;
-      request.unhandled += handled ? 0 : 1;
-    }
+    const size_t overdue = kind.count_overdue(now_us_ - request.overdue_us - 1);
+    request.due += kind.count_due(now_us_);
+    request.overdue += overdue;
+    request.unhandled += handled ? 0 : overdue;
   }
 }
 

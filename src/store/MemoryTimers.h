@@ -22,7 +22,8 @@ namespace workflow {
 // The timers of a store in memory, by the rules 3 to 11 and 13 of StoreBackend.
 //
 // Not thread-safe. Pure: the caller says what time it is. A request costs O(log n) for each timer
-// that it finds, except that count() and look() walk over what they count.
+// that it finds, except that a count walks over what it counts, and a look over what has become due
+// since the last one.
 //
 // A claim ends marked timers before it takes any. So it can take a timer that one of them has
 // blocked (rules 7 and 10).
@@ -41,7 +42,9 @@ namespace workflow {
 //    leased. Both have the same name.
 // 3. Only leased timers are marked.
 // 4. `failed_` is the number of timers that have failed.
-// 5. A timer of which the journal does not know everything has its number in `changed_`.
+// 5. `lease_ends_` has the number of leased timers by the ends of their leases, and `leased_` the
+//    number of all of them.
+// 6. A timer of which the journal does not know everything has its number in `changed_`.
 class MemoryTimers {
  public:
   // What other processes might want to know.
@@ -67,7 +70,7 @@ class MemoryTimers {
   void carry_out(CountRequest& request) const;
   void carry_out(ListRequest& request) const;
   void carry_out(FailedRequest& request);
-  void carry_out(LookRequest& request) const;
+  void carry_out(LookRequest& request);
 
   // Forgets the oldest of the ended timers, so that at most `remembered` stay.
   void trim(size_t remembered) { ended_.trim(remembered); }
@@ -99,7 +102,7 @@ class MemoryTimers {
  private:
   using Timer = MemoryTimer;
   using State = MemoryTimer::State;
-  using Queue = std::set<std::pair<int64_t, uint64_t>>;
+  using Queue = MemoryKind::Queue;
   struct ByName {
     using is_transparent = void;
     using Key = std::pair<std::string_view, uint64_t>;
@@ -176,6 +179,8 @@ class MemoryTimers {
   uint64_t last_number_ = 0;
   uint64_t last_fence_ = 0;
   uint64_t failed_ = 0;
+  std::map<int64_t, size_t> lease_ends_;
+  uint64_t leased_ = 0;
 };
 
 }  // namespace workflow

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "store/SqlitePlace.h"
+#include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -47,6 +48,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
 int OwnedBackend::load(std::string* message) {
   SqliteConnection& connection = store_.connection();
   state_ = std::make_unique<OwnedState>(options_.remembered);
+  state_->set_now(now_us());
   sync_ = OwnedState::Sync::kNotNeeded;  // what has failed was not answered
   bool is_good = true;
   connection.run("BEGIN");
@@ -176,7 +178,9 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   if (statements_->begin.run()) {
     write_rows();
     tried = meta.save();
+    const int64_t began_ns = monotonic_ns();
     statements_->commit.run();
+    note_commit(began_ns);
   }
   *failure = StoreFailure();
   if (connection.code() != SQLITE_OK) {

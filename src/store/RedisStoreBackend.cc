@@ -407,6 +407,9 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
     fail_lane(lane, reply.sent);
     return false;
   }
+  if (options_.times) {
+    options_.times->round_trip.add((reply.received_us - reply.sent_us) * kNsPerUs);
+  }
   if (reply.value.is_error()) return take_error(lane, asked);
   int64_t server_us = 0;
   const std::string time = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "";

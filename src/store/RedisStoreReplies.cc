@@ -303,14 +303,13 @@ class Answers {
     for (const RedisStorePart& part : parts_) {
       Elements reply = elements(part);
       what.stored += reply.count();
+      what.due += reply.count();
       what.overdue += reply.count();
       what.unhandled += reply.count();
+      what.leased += reply.count();
       what.failed_timers += reply.count();
       if (!reply.good()) return false;
     }
-    what.overdue = std::min(what.overdue, LookRequest::kMaxCounted);
-    what.unhandled = std::min(what.unhandled, what.overdue);
-    what.failed_timers = std::min(what.failed_timers, LookRequest::kMaxCounted);
     return true;
   }
 

@@ -124,6 +124,7 @@ local function claim(members, owner, lease_end, claimed)
     if name and not state then
       put_gone(QUEUE, members[i])
       put_fresh(QUEUE, base(kind) .. lease_end .. number)
+      put_fresh(LEASED, lease_end .. number)
       put_record(number, pack_running(name, kind, payload, due, short(lease_end), last, 1, owner))
       payload = payload or call('HGET', PAYLOADS, number) or ''
       budget = budget - #payload - #name - 200
@@ -193,6 +194,7 @@ local function finish_usual_run(number, fence)
   wake = long(wake or due)
   if NOW >= wake then return false end
   finish_usual(number, name, kind, payload, wake, 'done')
+  put_gone(LEASED, wake .. number)
   return true
 end
 -- Finishes a run.
@@ -280,19 +282,20 @@ function requests.K(arguments)
   local handled = {}
   for i = 2, #arguments do handled[base(arguments[i])] = true end
   local before = pad(store_now - tonumber(arguments[1]))
-  local overdue, unhandled, first = 0, 0, '-'
-  settle(NAMES)
-  settle(QUEUE)
+  local due, overdue, unhandled, first = 0, 0, 0, '-'
+  for _, key in ipairs({NAMES, QUEUE, LEASED}) do settle(key) end
   while true do
     local member = call('ZRANGEBYLEX', QUEUE, first, '+', 'LIMIT', 0, 1)[1]
     if not member then break end
     local kind = string.sub(member, 1, -39)
     local count = call('ZLEXCOUNT', QUEUE, '[' .. kind, '(' .. kind .. before)
+    due = due + call('ZLEXCOUNT', QUEUE, '[' .. kind, '(' .. kind .. AFTER_DUE)
     overdue = overdue + count
     if not handled[kind] then unhandled = unhandled + count end
     first = '[' .. kind .. ':'
   end
-  return {call('ZCARD', NAMES), overdue, unhandled, call('ZCARD', FAILED)}
+  return {call('ZCARD', NAMES), due, overdue, unhandled,
+          call('ZLEXCOUNT', LEASED, '[' .. AFTER_NOW, '+'), call('ZCARD', FAILED)}
 end
 
 -- What many requests look for is read at once.

@@ -25,6 +25,7 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "order",     // a hash: session and place, a number without gaps, to such a number
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
+    "leased",    // a sorted set in the order of bytes: end of the lease, number of leased timers
     // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of
     // its keys. It would stop the script in the middle when that looks for a key which is not there
     // (any more). With this one it refuses the script before it has begun, until the slot has

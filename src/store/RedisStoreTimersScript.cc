@@ -4,7 +4,7 @@ namespace workflow {
 
 const char* const kRedisStoreTimers = R"lua(
 local META, TIMERS, PAYLOADS, NAMES, QUEUE, MARKED, FAILED, ENDED, RING, ANSWERS, ORDER, SESSIONS,
-      USED = unpack(KEYS)
+      USED, LEASED = unpack(KEYS)
 local NEVER = '9223372036854775807'
 local call, text = redis.call, string.format
 local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'full', ARGV[6]
@@ -81,14 +81,16 @@ end
 -- are added first. Then those in `gone` are removed, of timers that were known by their texts
 -- alone.
 local later = {}
-local fresh, fresh_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
+local fresh = {[NAMES] = {}, [QUEUE] = {}, [LEASED] = {}}
+local fresh_count = {[NAMES] = 0, [QUEUE] = 0, [LEASED] = 0}
 local seen = {}  -- a name to its members in NAMES, if they were read ahead and are still true
 local function put_fresh(key, member)
   local members, n = fresh[key], fresh_count[key]
   members[n + 1], members[n + 2] = '0', member
   fresh_count[key] = n + 2
 end
-local gone, gone_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
+local gone = {[NAMES] = {}, [QUEUE] = {}, [LEASED] = {}}
+local gone_count = {[NAMES] = 0, [QUEUE] = 0, [LEASED] = 0}
 local function put_gone(key, member)
   local members = later[key]
   if members and members[member] then
@@ -220,7 +222,7 @@ local function flush()
   for number, timer in pairs(changed) do put_record(number, pack(timer)) end
   call_with_all('HSET', TIMERS, records)
   call_with_all('HDEL', TIMERS, erased)
-  for _, key in ipairs({NAMES, QUEUE, MARKED}) do settle(key) end
+  for _, key in ipairs({NAMES, QUEUE, MARKED, LEASED}) do settle(key) end
 end
 
 local function next_number()
@@ -301,11 +303,13 @@ end
 
 local function enqueue(timer)
   put(QUEUE, base(timer.kind) .. timer.wake .. timer.number, true)
+  if timer.state == 'leased' then put(LEASED, timer.wake .. timer.number, true) end
   if timer.marked then put(MARKED, timer.wake .. timer.number, true) end
 end
 local function dequeue(timer)
   if timer.state ~= 'waiting' and timer.state ~= 'leased' then return end
   put(QUEUE, base(timer.kind) .. timer.wake .. timer.number, false)
+  if timer.state == 'leased' then put(LEASED, timer.wake .. timer.number, false) end
   if timer.marked then put(MARKED, timer.wake .. timer.number, false) end
 end
 local function add(name, kind, payload, again, skip, due)

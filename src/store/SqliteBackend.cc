@@ -6,6 +6,7 @@
 
 #include "store/OwnedBackend.h"
 #include "store/SqlitePlace.h"
+#include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -52,7 +53,7 @@ int SqliteBackend::open_file(bool create, std::string* message) {
 int SqliteBackend::know_session(std::string* message) {
   if (options_.session == 0) return 0;
   SqliteConnection& connection = store_.connection();
-  if (connection.run("BEGIN IMMEDIATE")) {
+  if (connection.run(SqliteSchema::kLeasedIndex) && connection.run("BEGIN IMMEDIATE")) {
     rules_->answers.begin(now_us());
     rules_->meta.load();
     rules_->answers.know(options_.session);
@@ -128,7 +129,11 @@ SqliteBackend::Outcome SqliteBackend::transact(Requests requests, bool schedules
   *failure = StoreFailure();
   if (connection.code() == SQLITE_OK && (!changes || store_.file().is_same(failure))) {
     commits = true;
+    const int64_t began_ns = monotonic_ns();
     connection.run("COMMIT");
+    if (changes) {
+      note_commit(began_ns);
+    }
   }
   Outcome outcome = Outcome::kCommitted;
   if (connection.code() != SQLITE_OK) {
@@ -195,11 +200,30 @@ void SqliteBackend::carry_out_new(StoreRequest& request) {
           what.result.request = what.asked;
         } else if constexpr (std::is_same_v<What, CountRequest>) {
           rules_->timers.carry_out(what);
+        } else if constexpr (std::is_same_v<What, LookRequest>) {
+          look(what, now);
         } else {
           rules_->timers.carry_out(what, now);
         }
       },
       request.what);
+}
+
+void SqliteBackend::look(LookRequest& request, int64_t now_us) {
+  const int64_t began_ns = monotonic_ns();
+  if (began_ns < count_again_ns_) {
+    std::vector<std::string> handled = std::move(request.handled);
+    request = counted_;
+    request.handled = std::move(handled);
+    request.stored = static_cast<uint64_t>(rules_->meta.stored);
+    return;
+  }
+  rules_->timers.carry_out(request, now_us);
+  if (request.due + request.failed_timers > kManyCounted) {
+    counted_ = request;
+    const int64_t ended_ns = monotonic_ns();
+    count_again_ns_ = ended_ns + kCountingPause * (ended_ns - began_ns);
+  }
 }
 
 void SqliteBackend::undo() {

@@ -40,6 +40,12 @@ void SqliteFileBackend::refuse_for_room(StoreRequest& request) const {
   request.failure.message = store_.path() + ": the disk is full, and the timer was not stored";
 }
 
+void SqliteFileBackend::note_commit(int64_t began_ns) {
+  if (options_.times && store_.connection().code() == SQLITE_OK) {
+    options_.times->commit.add(monotonic_ns() - began_ns);
+  }
+}
+
 int SqliteFileBackend::reopen(std::string* message) {
   close_file(true);
   const int error = open_file(false, message);

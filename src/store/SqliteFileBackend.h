@@ -45,6 +45,8 @@ class SqliteFileBackend : public StoreBackend {
   void fail(Requests requests, const StoreFailure& failure);
   // A schedule was not carried out, to keep room for what ends timers.
   void refuse_for_room(StoreRequest& request) const;
+  // After a COMMIT that was begun then. One that has failed does not count.
+  void note_commit(int64_t began_ns);
   bool has_failed() const { return broken_.error != 0; }
 
   const StoreBackendOptions options_;

@@ -80,6 +80,9 @@ bool SqliteSchema::create(SqliteConnection& connection, SqliteLayout layout, uin
                           int64_t now_us) {
   connection.run(kMetaTable);
   connection.run(layout == SqliteLayout::kOwned ? kOwnedTables : kSharedTables);
+  if (layout == SqliteLayout::kShared) {
+    connection.run(kLeasedIndex);
+  }
   connection.run(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
   connection.run(("PRAGMA user_version = " + std::to_string(static_cast<int>(layout))).c_str());
   SqliteStatement insert(connection, "INSERT INTO meta VALUES(1, ?, 0, 0, 0, 1, 0, ?, 0, 0)");

@@ -31,7 +31,7 @@ enum class SqliteLayout {
 // Invariants of `timers`:
 // 1. `wake` is the time from which a timer may be claimed: it is due or tried again then (waiting),
 //    or its lease ends then (leased). It is NULL for a blocked or failed timer. So one index finds
-//    what is next.
+//    what is next, and one over the leased timers how many they are.
 // 2. `follows` is the number of the timer that blocks this one, and NULL unless it is blocked. At
 //    most one timer follows another.
 // 3. `marked` is 1 only for a leased timer: it was cancelled while it ran.
@@ -41,6 +41,10 @@ struct SqliteSchema {
   static constexpr int kApplicationId = 0x57665453;
   // Stores of a later layout are refused.
   static constexpr int kLastLayout = 2;
+
+  // Makes the last index of a shared store where it is missing: it was added without a new layout.
+  static constexpr char kLeasedIndex[] =
+      "CREATE INDEX IF NOT EXISTS timers_leased ON timers(wake) WHERE state = 1";
 
   enum State { kWaiting = 0, kLeased = 1, kBlocked = 2, kFailed = 3 };
 

@@ -276,6 +276,8 @@ size_t SqliteStore::group_size(std::span<StoreRequest* const> requests) {
   size_t size = 0;
   size_t bytes = 0;
   for (; size < requests.size() && size < kMaxRequests && bytes < kMaxBytes; size++) {
+    // A look may count for long. Alone it only reads, and keeps nobody from writing.
+    if (std::holds_alternative<LookRequest>(requests[size]->what)) return std::max<size_t>(size, 1);
     if (const auto* schedule = std::get_if<ScheduleRequest>(&requests[size]->what)) {
       bytes += schedule->spec.payload.size() + schedule->spec.name.size();
     }

@@ -431,22 +431,31 @@ void SqliteTimers::carry_out(LookRequest& request, int64_t now_us) {
     SqliteCursor row = count_failed_.find(LookRequest::kMaxCounted);
     request.failed_timers = row.next() ? row.unsigned_integer(0) : 0;
   }
-  const int64_t before_us = earlier(now_us, request.overdue_us);
-  for (int64_t kind = next_kind(0); kind != 0 && request.overdue < LookRequest::kMaxCounted;
-       kind = next_kind(kind)) {
-    uint64_t count = 0;
-    {
-      SqliteCursor row =
-          count_overdue_.find(kind, before_us, LookRequest::kMaxCounted - request.overdue);
-      count = row.next() ? row.unsigned_integer(0) : 0;
-    }
-    request.overdue += count;
-    const auto& handled = request.handled;
-    if (count > 0 &&
-        std::find(handled.begin(), handled.end(), kinds_.name(kind)) == handled.end()) {
-      request.unhandled += count;
-    }
+  {
+    SqliteCursor row = count_leased_.find(now_us);
+    request.leased = row.next() ? row.unsigned_integer(0) : 0;
   }
+  const int64_t before_us = earlier(now_us, request.overdue_us);
+  const auto& handled = request.handled;
+  for (int64_t kind = next_kind(0); kind != 0 && request.due < LookRequest::kMaxCounted;
+       kind = next_kind(kind)) {
+    const uint64_t overdue = count_due(kind, INT64_MIN, before_us, request);
+    request.overdue += overdue;
+    if (overdue > 0 &&
+        std::find(handled.begin(), handled.end(), kinds_.name(kind)) == handled.end()) {
+      request.unhandled += overdue;
+    }
+    count_due(kind, before_us, add_us(now_us, 1), request);
+  }
+}
+
+uint64_t SqliteTimers::count_due(int64_t kind, int64_t from_us, int64_t before_us,
+                                 LookRequest& request) {
+  SqliteCursor row =
+      count_due_.find(kind, from_us, before_us, LookRequest::kMaxCounted - request.due);
+  const uint64_t count = row.next() ? row.unsigned_integer(0) : 0;
+  request.due += count;
+  return count;
 }
 
 int64_t SqliteTimers::next_kind(int64_t after) {

@@ -45,6 +45,7 @@ class SqliteTimers {
   void carry_out(CountRequest& request);
   void carry_out(ListRequest& request, int64_t now_us);
   void carry_out(FailedRequest& request, int64_t now_us);
+  // Counts one by one, but for `stored`.
   void carry_out(LookRequest& request, int64_t now_us);
 
   // What other processes should learn after the commit: that a timer is due soon, or that a running
@@ -115,6 +116,8 @@ class SqliteTimers {
   void lease(std::vector<ClaimRequest::Claimed>::iterator begin, ClaimRequest& request,
              int64_t now_us);
   void list(SqliteCursor& rows, ListRequest& request, int64_t now_us);
+  // How many of the kind may be claimed from `from_us` on, and before `before_us`.
+  uint64_t count_due(int64_t kind, int64_t from_us, int64_t before_us, LookRequest& request);
   // The first kind after that one of which there are timers that wait or run; 0 if there is none.
   int64_t next_kind(int64_t after);
   void tell(int64_t due_us, int64_t now_us);
@@ -203,9 +206,13 @@ class SqliteTimers {
   SqliteStatement next_kind_{connection_,
                              "SELECT kind FROM timers INDEXED BY timers_wake"
                              " WHERE kind > ? AND wake IS NOT NULL ORDER BY kind LIMIT 1"};
-  SqliteStatement count_overdue_{connection_,
-                                 "SELECT count(*) FROM (SELECT 1 FROM timers"
-                                 " INDEXED BY timers_wake WHERE kind = ? AND wake < ? LIMIT ?)"};
+  SqliteStatement count_due_{
+      connection_,
+      "SELECT count(*) FROM (SELECT 1 FROM timers"
+      " INDEXED BY timers_wake WHERE kind = ? AND wake >= ? AND wake < ? LIMIT ?)"};
+  // It does without the index where that could not be made.
+  SqliteStatement count_leased_{connection_,
+                                "SELECT count(*) FROM timers WHERE state = 1 AND wake > ?"};
   SqliteStatement list_name_{
       connection_,
       "SELECT id, name, kind, payload, due, state, attempts, owner, reason, wake"

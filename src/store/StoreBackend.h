@@ -7,6 +7,7 @@
 #include <string>
 
 #include "store/StoreRequest.h"
+#include "store/StoreTimes.h"
 #include "util/Clock.h"
 
 namespace workflow {
@@ -21,6 +22,8 @@ struct StoreBackendOptions {
   // another store on the same data, may have changed what this one has to do soon. A hint: it may
   // be missing.
   std::function<void()> changed;
+  // What it measures; null: nobody wants to know.
+  std::shared_ptr<StoreTimes> times;
 };
 
 // A place where timers are stored. The rules that each backend follows:

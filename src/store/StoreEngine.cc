@@ -29,10 +29,12 @@ constexpr unsigned kGatherPause = 32;
 
 }  // namespace
 
-StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOptions& options,
+StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend,
+                         std::shared_ptr<const StoreTimes> times, const WFStoreOptions& options,
                          uint64_t session)
     : runtime_(Runtime::current()),
       backend_(std::move(backend)),
+      times_(std::move(times)),
       options_(options),
       session_(session),
       looks_each_time_(!runtime_.clock().is_system_clock()),
@@ -62,6 +64,8 @@ int StoreEngine::start() {
 WFTimerStoreStats StoreEngine::stats() const {
   WFTimerStoreStats stats = counters_.snapshot();
   stats.running = runs_.live();
+  stats.commit = times_->commit.snapshot();
+  stats.round_trip = times_->round_trip.snapshot();
   return stats;
 }
 
@@ -353,7 +357,7 @@ void StoreEngine::carry_out(StoreGroup& group) {
   group.has_begun = true;
   const bool works = backend_->execute(requests);
   const int64_t group_ns = monotonic_now_ns() - began_ns;
-  counters_.commit.add(group_ns);
+  counters_.group.add(group_ns);
   if (!works) {
     counters_.errors.fetch_add(1, std::memory_order_relaxed);
     MutexLock lock(mutex_);

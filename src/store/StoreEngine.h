@@ -18,6 +18,7 @@
 #include "store/StoreRun.h"
 #include "store/StoreRuns.h"
 #include "store/StoreSettlement.h"
+#include "store/StoreTimes.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
 #include "workflow/WFTimerStore.h"
@@ -61,8 +62,9 @@ class StoreEngine final : public Service,
                           private StoreAlarms::Listener,
                           public std::enable_shared_from_this<StoreEngine> {
  public:
-  StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOptions& options,
-              uint64_t session);
+  // `times` is what the backend adds to.
+  StoreEngine(std::unique_ptr<StoreBackend> backend, std::shared_ptr<const StoreTimes> times,
+              const WFStoreOptions& options, uint64_t session);
   ~StoreEngine() override;
 
   // Starts the thread. Returns 0, or an errno value after which the store is closed.
@@ -156,6 +158,7 @@ class StoreEngine final : public Service,
 
   Runtime& runtime_;
   const std::unique_ptr<StoreBackend> backend_;
+  const std::shared_ptr<const StoreTimes> times_;
   const WFStoreOptions options_;
   const uint64_t session_;
   const bool looks_each_time_;  // because no alarm rings once a second

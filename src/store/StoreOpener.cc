@@ -12,6 +12,7 @@
 
 #include "kernel/Runtime.h"
 #include "store/StoreEngine.h"
+#include "store/StoreTimes.h"
 #include "util/Clock.h"
 #include "util/VirtualScheduler.h"
 
@@ -93,6 +94,8 @@ WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend
   backend_options.remembered = used.remembered;
   backend_options.clock = &Runtime::current().clock();
   backend_options.session = new_session();
+  const auto times = std::make_shared<StoreTimes>();
+  backend_options.times = times;
   backend_options.changed = [target] {
     if (const std::shared_ptr<StoreEngine> engine = target->get()) {
       engine->changed();
@@ -100,7 +103,8 @@ WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend
   };
   std::unique_ptr<StoreBackend> backend = make_backend(backend_options, failure);
   if (!backend) return nullptr;
-  auto engine = std::make_shared<StoreEngine>(std::move(backend), used, backend_options.session);
+  auto engine =
+      std::make_shared<StoreEngine>(std::move(backend), times, used, backend_options.session);
   {
     MutexLock lock(target->mutex);
     target->engine = engine;

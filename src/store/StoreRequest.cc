@@ -35,8 +35,10 @@ void clear_answer(StoreRequest& request) {
           what.bytes = 0;
         } else {
           what.stored = 0;
+          what.due = 0;
           what.overdue = 0;
           what.unhandled = 0;
+          what.leased = 0;
           what.failed_timers = 0;
         }
       },

@@ -180,15 +180,19 @@ struct FailedRequest {
 
 // What an engine wants to know from time to time.
 struct LookRequest {
-  static constexpr uint64_t kMaxCounted = 10'000;
+  // A shared file has no counters of what is due and what has failed. It counts them one by one,
+  // and ends at this number.
+  static constexpr uint64_t kMaxCounted = 1'000'000;
 
   std::vector<std::string> handled;  // the kinds that this process handles
   int64_t overdue_us = 0;            // what is due for longer than this counts as overdue
 
   uint64_t stored = 0;
-  uint64_t overdue = 0;        // at most kMaxCounted
-  uint64_t unhandled = 0;      // of them
-  uint64_t failed_timers = 0;  // at most kMaxCounted
+  uint64_t due = 0;        // may be claimed now
+  uint64_t overdue = 0;    // of them
+  uint64_t unhandled = 0;  // of the overdue ones
+  uint64_t leased = 0;     // by live leases, of all processes
+  uint64_t failed_timers = 0;
 };
 
 // One request with its answer.

@@ -254,8 +254,10 @@ void StoreSettlement::settle_look(const StoreGroup& group) {
   if (group.look && group.look->failure.error == 0) {
     const auto& look = std::get<LookRequest>(group.look->what);
     counters_.stored.store(look.stored, std::memory_order_relaxed);
+    counters_.due.store(look.due, std::memory_order_relaxed);
     counters_.overdue.store(look.overdue, std::memory_order_relaxed);
     counters_.unhandled.store(look.unhandled, std::memory_order_relaxed);
+    counters_.leased.store(look.leased, std::memory_order_relaxed);
     counters_.failed_timers.store(look.failed_timers, std::memory_order_relaxed);
   }
 }

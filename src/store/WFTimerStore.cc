@@ -374,11 +374,19 @@ std::string WFTimerStore::to_prometheus(
         [&](const Stats& stats) { text.histogram_lines(name, stats.*member); });
   };
   number("_timers", "gauge", "Timers in the store.", &Stats::stored);
-  number("_failed_timers", "gauge", "Timers that have failed and are kept.", &Stats::failed_timers);
-  number("_overdue", "gauge", "Timers that have been due for more than a second.", &Stats::overdue);
-  number("_unhandled", "gauge", "Overdue timers whose kind has no handler here.",
+  number("_failed_timers", "gauge", "Timers in the store that have failed and are kept.",
+         &Stats::failed_timers);
+  number("_due", "gauge",
+         "Timers in the store that are due and that no process has taken. A shared file counts up "
+         "to 1,000,000.",
+         &Stats::due);
+  number("_overdue", "gauge", "Those of them that have been due for more than a second.",
+         &Stats::overdue);
+  number("_unhandled", "gauge", "Overdue timers whose kind has no handler in this process.",
          &Stats::unhandled);
-  number("_running", "gauge", "Runs of this process.", &Stats::running);
+  number("_leased", "gauge", "Timers in the store of which any process has a lease.",
+         &Stats::leased);
+  number("_running", "gauge", "Runs of this process, whose timers it has leased.", &Stats::running);
   number("_scheduled_total", "counter", "Timers stored.", &Stats::scheduled);
   number("_cancelled_total", "counter", "Timers cancelled.", &Stats::cancelled);
   number("_rescheduled_total", "counter", "Timers moved.", &Stats::rescheduled);
@@ -396,7 +404,11 @@ std::string WFTimerStore::to_prometheus(
   });
   number("_errors_total", "counter", "Failures of the store.", &Stats::errors);
   times("_lateness_seconds", "From the due time to the run.", &Stats::lateness);
-  times("_commit_seconds", "The time for a group of requests.", &Stats::commit);
+  times("_group_seconds", "The time for requests that are carried out together.", &Stats::group);
+  times("_commit_seconds", "The time of a commit to a file, with its sync if it has one.",
+        &Stats::commit);
+  times("_round_trip_seconds", "The time from a script for a Redis to its reply.",
+        &Stats::round_trip);
   times("_request_seconds", "From a request to its answer.", &Stats::request);
   return text.take();
 }

@@ -224,8 +224,10 @@ class BackendComparison {
 
   void compare_what(const workflow::LookRequest& a, const workflow::LookRequest& b, Difference& d) {
     d.expect("the number of stored timers", a.stored, b.stored);
+    d.expect("the number of due timers", a.due, b.due);
     d.expect("the number of overdue timers", a.overdue, b.overdue);
     d.expect("the number of unhandled timers", a.unhandled, b.unhandled);
+    d.expect("the number of leased timers", a.leased, b.leased);
     d.expect("the number of failed timers", a.failed_timers, b.failed_timers);
   }
 

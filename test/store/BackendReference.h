@@ -500,7 +500,11 @@ class BackendReference {
     request.stored = timers_.size();
     for (const Timer& timer : timers_) {
       request.failed_timers += timer.failed ? 1 : 0;
-      if (timer.failed || timer.after != 0 || timer.at_us >= now_us_ - request.overdue_us) continue;
+      if (timer.failed || timer.after != 0) continue;
+      const bool due = timer.at_us <= now_us_;
+      request.due += due ? 1 : 0;
+      request.leased += timer.leased && !due ? 1 : 0;
+      if (timer.at_us >= now_us_ - request.overdue_us) continue;
       ++request.overdue;
       const bool handled = std::find(request.handled.begin(), request.handled.end(),
                                      timer.spec.kind) != request.handled.end();

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "store/SqliteFile.h"
+#include "store/SqliteStatement.h"
+#include "store/SqliteStore.h"
+#include "support/Eventually.h"
 #include "support/SqliteKit.h"
 
 namespace test_support {
@@ -131,6 +137,56 @@ TEST_F(SqliteRules, TheSessionThatIsInUseIsNotForgottenWhenTheClockIsSetBack) {
   }
   EXPECT_TRUE(found(kSessions, 1));
   EXPECT_FALSE(found(2, 1));
+}
+
+// So that nobody has to wait with a change while it counts.
+TEST_F(SqliteRules, ALookIsATransactionOfItsOwn) {
+  std::vector<workflow::StoreRequest> all(4);
+  all[2].what = workflow::LookRequest();
+  std::vector<workflow::StoreRequest*> requests;
+  for (workflow::StoreRequest& request : all) {
+    requests.push_back(&request);
+  }
+  const std::span<workflow::StoreRequest* const> span(requests);
+  EXPECT_EQ(workflow::SqliteStore::group_size(span), 2U);
+  EXPECT_EQ(workflow::SqliteStore::group_size(span.subspan(2)), 1U);
+  EXPECT_EQ(workflow::SqliteStore::group_size(span.subspan(3)), 1U);
+}
+
+TEST_F(SqliteRules, ManyDueTimersAreCountedFromTimeToTime) {
+  constexpr uint64_t kMany = 100'001;  // more than it counts each time
+  {
+    workflow::SqliteFile file(directory_.path("timers"), {});
+    ASSERT_EQ(file.open(&message_), 0) << message_;
+    ASSERT_TRUE(file.connection().run("INSERT INTO kinds(id, name) VALUES(7, 'kind')"));
+    workflow::SqliteStatement insert(
+        file.connection(),
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)"
+        " INSERT INTO timers SELECT 1000 + n, 'tea', 7, n, n, 0, 0, NULL, 0, -1, NULL, 0, NULL, "
+        "NULL, NULL"
+        " FROM numbers");
+    ASSERT_TRUE(insert.run(kMany)) << file.connection().message();
+  }
+  EXPECT_EQ(ask(workflow::LookRequest()).due, kMany);
+  ask(schedule("more", now()));
+  EXPECT_EQ(failure_.error, 0) << failure_.message;
+  EXPECT_TRUE(eventually([&] { return ask(workflow::LookRequest()).due == kMany + 1; }));
+}
+
+TEST_F(SqliteRules, AFileOfAnOlderVersionGetsTheIndexOfLeases) {
+  const auto with_file = [&](const auto& what) {
+    backend_.reset();
+    workflow::SqliteFile file(directory_.path("timers"), {});
+    ASSERT_EQ(file.open(&message_), 0) << message_;
+    what(file.connection());
+    EXPECT_EQ(file.connection().code(), SQLITE_OK);
+    file.close();
+  };
+  with_file([](workflow::SqliteConnection& file) { file.run("DROP INDEX timers_leased"); });
+  open();
+  with_file([](workflow::SqliteConnection& file) {
+    EXPECT_EQ(file.number("SELECT count(*) FROM sqlite_schema WHERE name = 'timers_leased'"), 1);
+  });
 }
 
 TEST_F(SqliteRules, AnEmptyClaimWritesNothing) {

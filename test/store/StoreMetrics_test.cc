@@ -73,12 +73,65 @@ TEST_P(StoreMetrics, WhatIsCounted) {
   EXPECT_EQ(stats.errors, 0u);
   EXPECT_EQ(stats.lateness.count, 4u);  // without the retry
   // Each request of this thread was a group of its own, and took at least as long as its group.
-  EXPECT_GE(stats.commit.count, 9u);
-  EXPECT_GT(stats.commit.max.count(), 0);
-  EXPECT_GE(stats.commit.sum, stats.commit.max);
+  EXPECT_GE(stats.group.count, 9u);
+  EXPECT_GT(stats.group.max.count(), 0);
+  EXPECT_GE(stats.group.sum, stats.group.max);
+  // All of these requests have changed something: that they were answered.
+  const std::string place = GetParam();
+  const bool commits = place == "Sqlite" || place == "Owned";
+  const std::pair<const WFTimerStats::Lateness*, bool> times[] = {
+      {&stats.commit, commits}, {&stats.round_trip, place == "Redis"}};
+  for (const auto& [time, is_counted] : times) {
+    EXPECT_EQ(time->count >= 9, is_counted);
+    EXPECT_EQ(time->count > 0, is_counted);
+    EXPECT_EQ(time->max.count() > 0, is_counted);
+  }
   EXPECT_EQ(stats.request.count, 9u);
   EXPECT_GT(stats.request.max.count(), 0);
   EXPECT_GE(stats.request.sum, stats.request.max);
+}
+
+TEST_P(StoreMetrics, DueTimersAreCountedUntilTheyAreTaken) {
+  const StorePtr store = open();
+  for (const char* name : {"a", "b", "c"}) {
+    store->schedule({name, seconds(0), "kind"});
+  }
+  store->schedule({"later", hours(1), "kind"});
+  EXPECT_TRUE(eventually([&] { return store->stats().due == 3; }));
+  EXPECT_TRUE(eventually([&] { return store->stats().overdue == 3; }));
+  EXPECT_EQ(store->stats().due, 3u);
+  EXPECT_EQ(store->stats().leased, 0u);
+  store->cancel("a");
+  EXPECT_TRUE(eventually([&] { return store->stats().due == 2; }));
+  store->handle("kind", [](WFStoredTimer*) {});
+  EXPECT_TRUE(eventually([&] { return store->stats().stored == 1; }));
+  EXPECT_EQ(store->stats().due, 0u);
+  EXPECT_EQ(store->stats().overdue, 0u);
+}
+
+// Each process sees what all of them have leased. An owned file is open in one at a time.
+TEST_P(StoreMetrics, LeasedTimersAreThoseOfAllProcesses) {
+  SeenRuns runs;
+  store_test::Gate gate;
+  const StorePtr worker = open();
+  const StorePtr other = GetParam() == std::string("Owned") ? nullptr : open();
+  worker->handle("kind", gate.handler(runs, *worker));
+  for (const char* name : {"a", "b"}) {
+    worker->schedule({name, seconds(0), "kind"});
+  }
+  ASSERT_TRUE(runs.wait_for(2));
+  const auto all_see = [&](uint64_t leased) {
+    return eventually([&] {
+      return worker->stats().leased == leased && (!other || other->stats().leased == leased);
+    });
+  };
+  EXPECT_TRUE(all_see(2));
+  EXPECT_EQ(worker->stats().running, 2u);
+  EXPECT_EQ(worker->stats().due, 0u);
+  EXPECT_EQ((other ? other : worker)->stats().running, other ? 0u : 2u);
+  gate.open();
+  EXPECT_TRUE(all_see(0));
+  EXPECT_EQ(worker->stats().running, 0u);
 }
 
 TEST_P(StoreMetrics, FailedTimersAreCountedUntilTheyAreRetriedOrRemoved) {
@@ -151,7 +204,15 @@ TEST_P(StoreMetrics, TheTextForPrometheus) {
   EXPECT_EQ(types.at("prefix_errors_total"), "counter");
   EXPECT_EQ(types.at("prefix_ended_total"), "counter");
   EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
-  EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
+  for (const char* const times :
+       {"prefix_group_seconds", "prefix_commit_seconds", "prefix_round_trip_seconds"}) {
+    EXPECT_EQ(types.at(times), "histogram");
+  }
+  for (const char* const gauge :
+       {"prefix_due", "prefix_overdue", "prefix_unhandled", "prefix_leased", "prefix_running"}) {
+    EXPECT_EQ(types.at(gauge), "gauge");
+    EXPECT_EQ(values.count(gauge + label + "}"), 1u);
+  }
   EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
   EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
   EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
