@@ -129,7 +129,7 @@ TEST_P(DemoStores, CancelAnswersWithVerdicts) {
   const auto now = std::chrono::system_clock::now();
   EXPECT_GT(cancelled["stored"][0].value("ended", ""), utc_text(now - std::chrono::hours(1)));
   EXPECT_LE(cancelled["stored"][0].value("ended", ""), utc_text(now + std::chrono::seconds(1)));
-  const json unknown = demo.post("/cancel?name=nobody")["stored"];
+  json unknown = demo.post("/cancel?name=nobody")["stored"];
   ASSERT_EQ(unknown.size(), 1U);
   EXPECT_EQ(unknown[0]["verdict"], "unknown");
   EXPECT_GT(unknown[0].value("remembers_since", ""), utc_text(now - std::chrono::hours(1)));
@@ -154,7 +154,7 @@ TEST_P(DemoStores, CancelSaysWhoRunsTheReminder) {
   });
   ASSERT_TRUE(store->schedule({"tea", std::chrono::seconds(0), "other"}).ok());
   began.wait();
-  const json stored = demo.post("/cancel?name=tea")["stored"];
+  json stored = demo.post("/cancel?name=tea")["stored"];
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_EQ(stored[0]["verdict"], "running");
   EXPECT_EQ(stored[0]["owner"], "the worker");
@@ -179,7 +179,7 @@ TEST_F(DemoStore, CancelEndsDelaysWhenTheStoreDoesNotAnswer) {
   canceller.send(tutorial_test::request_for("POST", "/cancel?name=tea"));
   EXPECT_EQ(Demo::reply_of(delayed)["state"], "cancelled");
   server.signal(SIGCONT);
-  const json answer = Demo::reply_of(canceller);
+  json answer = Demo::reply_of(canceller);
   EXPECT_EQ(answer["cancelled"], 1);
   ASSERT_EQ(answer["stored"].size(), 1U);
   EXPECT_EQ(answer["stored"][0]["verdict"], "won");
