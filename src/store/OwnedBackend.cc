@@ -93,10 +93,13 @@ void OwnedBackend::look_at_owner() {
     over_fence_ = 0;  // that earlier leases are over is in the journal, since the first commit
     return;
   }
-  owner_ = meta.owner() + 1;
+  const int64_t owner = meta.owner() + 1;
+  if (owner != owner_) {
+    opened_us_ = now_us();  // one that opens the file again before its first commit has opened it
+  }
+  owner_ = owner;
   has_committed_ = false;
   over_fence_ = static_cast<uint64_t>(meta.fence);
-  opened_us_ = now_us();
 }
 
 // An error of the disk is returned. After others, such as a full disk, what has to be written stays

@@ -139,6 +139,20 @@ TEST_F(OwnedBackend, AnOwnerThatOpensItsStoreAgainKeepsItsLeases) {
   EXPECT_TRUE(carry_out(*backend, finish(run)).accepted);
 }
 
+TEST_F(OwnedBackend, OpeningAgainChangesNoLeaseIfTheClockWasSetBack) {
+  auto backend = open();
+  carry_out(*backend, schedule("tea", clock_.us));
+  ASSERT_EQ(carry_out(*backend, claim()).claimed.size(), 1U);
+  const int64_t claimed_us = clock_.us;
+  crash();
+  clock_.us += 3600 * workflow::kUsPerSec;  // the lease has ended
+  backend = open();
+  ASSERT_TRUE(backend) << message_;
+  clock_.us = claimed_us + 1;  // it is live again
+  EXPECT_EQ(backend->reopen(&message_), 0) << message_;
+  EXPECT_EQ(answer_to_cancel(*backend, "tea").verdict, WFStoreVerdict::kRunning);
+}
+
 TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
   FaultVfs vfs;
   const auto first = open(vfs);
