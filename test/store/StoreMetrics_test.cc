@@ -29,7 +29,7 @@ using testing::HasSubstr;
 
 class StoreMetrics : public testing::TestWithParam<const char*> {
  protected:
-  StorePtr open() { return open_store(place_.url()); }
+  StorePtr open(const WFStoreOptions& options = {}) { return open_store(place_.url(), options); }
 
  private:
   const store_test::PlaceOfTimers place_{GetParam()};
@@ -113,7 +113,9 @@ TEST_P(StoreMetrics, DueTimersAreCountedUntilTheyAreTaken) {
 TEST_P(StoreMetrics, LeasedTimersAreThoseOfAllProcesses) {
   SeenRuns runs;
   store_test::Gate gate;
-  const StorePtr worker = open();
+  WFStoreOptions options;
+  options.lease = hours(1);  // it does not end by itself
+  const StorePtr worker = open(options);
   const StorePtr other = GetParam() == std::string("Owned") ? nullptr : open();
   worker->handle("kind", gate.handler(runs, *worker));
   for (const char* name : {"a", "b"}) {
