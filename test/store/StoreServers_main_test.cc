@@ -1,0 +1,228 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "store/LedgerPlay.h"
+#include "store/LedgerRounds.h"
+#include "store/LostPower.h"
+#include "support/Eventually.h"
+#include "support/RedisCluster.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
+#include "support/TestSeed.h"
+
+// Stores of several processes whose servers end, stop, forget or are replaced in mid-load. An
+// outside ledger judges all of it, see KillLedger.h.
+
+namespace {
+
+using redis_test::RedisCluster;
+using redis_test::RedisServer;
+using redis_test::run;
+using std::chrono::milliseconds;
+using store_test::Children;
+using store_test::KillLedger;
+using store_test::kLease;
+using store_test::LedgerRounds;
+using store_test::name_of;
+using store_test::name_of_round;
+using store_test::play;
+using store_test::rounds;
+using test_support::eventually;
+using test_support::test_seed;
+using test_support::TestRandom;
+
+// For a Redis that syncs all that it stores.
+const std::vector<std::string> kDurable = {"--appendonly", "yes", "--appendfsync", "always"};
+
+// What happens to servers.
+class StoreFaultyServers;
+
+struct ServerFault {
+  const char* name;
+  void (*strike)(StoreFaultyServers& test);
+  bool is_of_a_cluster = false;
+  bool replaces_masters = false;  // and so may undo what no replica has
+};
+
+std::ostream& operator<<(std::ostream& out, const ServerFault& fault) {
+  return out << fault.name;
+}
+
+class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
+ public:
+  StoreFaultyServers();
+
+  RedisServer& server() { return *server_; }
+  RedisCluster& cluster() { return *cluster_; }
+  TestRandom& random() { return random_; }
+  LedgerRounds& ledger() { return ledger_; }
+  const std::string& space() const { return space_; }
+  // Which node of the cluster is a master, and its replica.
+  std::pair<size_t, size_t>& some_pair() { return pairs_[random_.below(pairs_.size())]; }
+
+  void begin_store(int64_t number);
+  void play_round(int64_t round);
+
+ protected:
+  LedgerRounds ledger_;
+  TestRandom random_{test_seed()};
+  std::unique_ptr<RedisServer> server_;
+  std::unique_ptr<RedisCluster> cluster_;
+  std::string space_;
+  std::vector<std::pair<size_t, size_t>> pairs_ = {{0, 2}, {1, 3}};
+};
+
+KillLedger::Rules rules_of(const ServerFault& fault) {
+  return {.receipt = fault.replaces_masters ? "replicas(1)" : "fsync",
+          .undoes_runs = fault.replaces_masters,
+          .undoes_other_receipts = fault.replaces_masters,
+          .lease_us = kLease.count()};
+}
+
+StoreFaultyServers::StoreFaultyServers() : ledger_(rules_of(GetParam())) {
+  if (!GetParam().is_of_a_cluster) {
+    server_ = std::make_unique<RedisServer>(
+        RedisServer::Options{.arguments = kDurable, .environment = store_test::with_sync_notes()});
+  } else if (GetParam().replaces_masters) {
+    cluster_ = std::make_unique<RedisCluster>(
+        RedisCluster::Options{.masters = 2, .replicas = 2, .arguments = kDurable});
+  } else {
+    cluster_ = std::make_unique<RedisCluster>(
+        RedisCluster::Options{.arguments = kDurable,
+                              .environment_of_first = store_test::with_sync_notes(),
+                              .environment_of_others = store_test::with_sync_notes()});
+  }
+}
+
+void StoreFaultyServers::begin_store(int64_t number) {
+  space_ = "servers" + std::to_string(number);
+  const std::string space = "namespace=" + space_;
+  ledger_.begin_store(
+      server_ ? server_->url() + "&" + space + "&shards=2"
+              : cluster_->store_url(space + "&shards=6" +
+                                    (GetParam().replaces_masters ? "&replicas=1" : "")));
+}
+
+// Two processes use the store while there are faults.
+void StoreFaultyServers::play_round(int64_t round) {
+  const std::string name = name_of_round(round);
+  Children children;
+  children.push_back(ledger_.start_worker(name + 'a', name + 'b'));
+  children.push_back(ledger_.start_worker(name + 'b', name + 'a'));
+  for (const auto& child : children) {
+    ASSERT_EQ(child->line(), "begun");
+  }
+  for (int i = 0; i < 2; i++) {
+    ASSERT_TRUE(ledger_.wait_for_answers(1 + random_.below(200)));
+    GetParam().strike(*this);
+    ASSERT_TRUE(ledger_.wait_for_answers(20));
+  }
+}
+
+TEST_P(StoreFaultyServers, AnOutsideLedgerOfReceiptsAndStartsHolds) {
+  play(
+      ledger_, rounds(2), [this](int64_t round) { begin_store(round); },
+      [this](int64_t round) { play_round(round); }, [this] { return ledger_.saw_enough(); });
+}
+
+// The first of these tests would notice a server, or a disk, that does not sync what it says.
+TEST(StoreLyingServers, AreNoticed) {
+  RedisServer server(
+      {.arguments = kDurable, .environment = store_test::with_sync_notes("SYNCS_NOTED=20")});
+  LedgerRounds ledger({.receipt = "fsync"});
+  ledger.begin_store(server.url() + "&namespace=lies&shards=2");
+  {
+    const auto child = ledger.start_worker("a", "b");
+    ASSERT_EQ(child->line(), "begun");
+    ASSERT_TRUE(eventually([&ledger] { return ledger.answers("ok ") >= 500; }));
+    store_test::lose_power(server);
+  }
+  const std::string wrong = ledger.end_store();
+  EXPECT_NE(wrong, "");
+  EXPECT_EQ(wrong.find(" says "), std::string::npos) << wrong;
+}
+
+void lose_power(StoreFaultyServers& test) {
+  store_test::lose_power(test.server());
+}
+void stop_beyond_leases(StoreFaultyServers& test) {
+  test.server().signal(SIGSTOP);
+  std::this_thread::sleep_for(kLease + milliseconds(100));  // until they have ended
+  test.server().signal(SIGCONT);
+}
+void forget_scripts(StoreFaultyServers& test) {
+  EXPECT_EQ(run(test.server().url(), {"SCRIPT", "FLUSH"}).text, "OK");
+}
+void kill_connections(StoreFaultyServers& test) {
+  for (int i = 0; i < 5; i++) {
+    run(test.server().url(), {"CLIENT", "KILL", "TYPE", "normal"});
+  }
+}
+// Until a schedule was refused.
+void fill_memory(StoreFaultyServers& test) {
+  const std::string refused = "refused " + std::to_string(ENOSPC);
+  const size_t enough = test.ledger().answers(refused) + 1;
+  const auto set_limit = [&test](const char* bytes) {
+    EXPECT_EQ(run(test.server().url(), {"CONFIG", "SET", "maxmemory", bytes}).text, "OK");
+  };
+  set_limit("1");
+  EXPECT_TRUE(eventually([&] { return test.ledger().answers(refused) >= enough; }));
+  set_limit("0");
+}
+void lose_power_of_masters(StoreFaultyServers& test) {
+  RedisCluster& cluster = test.cluster();
+  const size_t first = test.random().below(cluster.masters());
+  const size_t count = 1 + test.random().below(cluster.masters());
+  for (size_t i = first; i < first + count; i++) {
+    cluster.node(i % cluster.masters()).signal(SIGKILL);
+  }
+  for (size_t i = first; i < first + count; i++) {
+    store_test::lose_power(cluster.node(i % cluster.masters()));
+  }
+}
+void move_slots(StoreFaultyServers& test) {
+  RedisCluster& cluster = test.cluster();
+  for (uint64_t shard = 0; shard < 6; shard++) {
+    const size_t slot = cluster.slot_of("{" + test.space() + ':' + std::to_string(shard) + '}');
+    cluster.move(slot, test.random().below(cluster.masters()));
+  }
+}
+// A master is stopped, its replica takes its place, and the old one goes on.
+void replace_master(StoreFaultyServers& test) {
+  RedisCluster& cluster = test.cluster();
+  auto& [master, replica] = test.some_pair();
+  cluster.node(master).signal(SIGSTOP);
+  cluster.promote(replica);
+  cluster.node(master).signal(SIGCONT);
+  std::swap(master, replica);
+  EXPECT_TRUE(cluster.is_in_sync(replica));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, StoreFaultyServers,
+    testing::Values(ServerFault{"LossOfPower", lose_power},
+                    ServerFault{"StoppedBeyondLeases", stop_beyond_leases},
+                    ServerFault{"ScriptsForgotten", forget_scripts},
+                    ServerFault{"ConnectionsKilled", kill_connections},
+                    ServerFault{"MemoryFull", fill_memory},
+                    ServerFault{"LossOfPowerInACluster", lose_power_of_masters, true},
+                    ServerFault{"MovedSlots", move_slots, true},
+                    ServerFault{"ReplacedMasters", replace_master, true, true}),
+    name_of<ServerFault>);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return store_test::run_tests_or_part(argc, argv);
+}
