@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "store/LedgerEvents.h"
+
 namespace store_test {
 
 // What processes have written down that used one store while there were faults, and what must hold
@@ -23,6 +25,8 @@ namespace store_test {
 //   a SESSION NUMBER RESULT                     another process has asked what became of it
 //   s NAME TIMER DUE NOW FENCE LEFT RETRIES     a run begins; before anything else that it does
 //   f                                           a fault of the process has happened
+//   l LOSS KEPT                                 what was stored was lost: see LedgerEvents.h
+//   c BEFORE AFTER AHEAD                        the clock of the store was set: see there, too
 //
 // OPERATION is schedule, cancel or reschedule. Each name is scheduled once. RESULT is "doubt",
 // "refused" with an errno value, or "ok" with the number of the new timer and the answers, each as
@@ -53,6 +57,7 @@ class KillLedger {
   // What one process has written.
   void read(const std::string& text) {
     processes_++;
+    is_after_loss_ = false;
     for (size_t begin = 0;;) {
       const size_t end = text.find('\n', begin);
       if (end == std::string::npos) return;
@@ -90,7 +95,8 @@ class KillLedger {
          {&KillLedger::receipts_are_as_promised, &KillLedger::doubts_have_one_truth,
           &KillLedger::runs_were_asked_for, &KillLedger::stored_timers_have_run,
           &KillLedger::moved_timers_have_run, &KillLedger::what_was_won_has_not_run,
-          &KillLedger::fences_and_leases_are_exclusive}) {
+          &KillLedger::fences_and_leases_are_exclusive, &KillLedger::losses_were_noticed,
+          &KillLedger::what_is_gone_stays_gone}) {
       std::string wrong = (this->*rule)();
       if (!wrong.empty()) return wrong;
     }
@@ -146,6 +152,8 @@ class KillLedger {
     std::string receipt;
     std::string result;
     std::vector<std::string> asked;
+    size_t process = 0;
+    bool is_after_loss = false;  // of what its process had opened
 
     // When it was known what became of it. What was in doubt was asked for after all faults.
     int64_t decided_us() const { return is_answered() ? told_us : INT64_MAX; }
@@ -179,6 +187,15 @@ class KillLedger {
       faults_++;
       return;
     }
+    if (mark == "l") {
+      events_.read_loss(in, processes_);
+      is_after_loss_ = true;
+      return;
+    }
+    if (mark == "c") {
+      events_.read_setting(in);
+      return;
+    }
     if (mark == "s") {
       Timer timer;
       Start start;
@@ -193,6 +210,8 @@ class KillLedger {
     Request& request = requests_[id];
     if (mark == "?") {
       in >> request.what >> request.name >> request.due_us;
+      request.process = processes_;
+      request.is_after_loss = is_after_loss_;
       return;
     }
     if (mark == "!") {
@@ -243,6 +262,17 @@ class KillLedger {
   bool may_be_undone(const Request& request) const {
     return rules_.undoes_other_receipts && request.receipt != rules_.receipt;
   }
+  // What was in doubt was asked for after all losses, and what was found then was not lost.
+  bool may_be_lost(const Request& request) const {
+    return request.is_answered() && events_.may_lose(request.process, request.told_us);
+  }
+  // Whether a loss is between the request and the run, so that they cannot know of each other.
+  bool are_apart(const Request& request, const Start& start) const {
+    return (request.is_answered() &&
+            events_.is_forgotten(request.process, request.told_us, start.process)) ||
+           events_.is_forgotten(start.process, start.now_us, request.process);
+  }
+
   // Whether the run may have begun before that time, and a fault have undone that it has begun.
   bool may_have_begun_before(const Start& start, int64_t us) const {
     return rules_.undoes_runs &&
@@ -262,7 +292,7 @@ class KillLedger {
   // Whoever asks, and however often, is told the same; and what was told at once stays true.
   std::string doubts_have_one_truth() const {
     for (const auto& [id, request] : requests_) {
-      if (request.is_answered() && may_be_undone(request)) continue;
+      if (request.is_answered() && (may_be_undone(request) || may_be_lost(request))) continue;
       const std::string which = request.what + " of " + request.name;
       if (!request.is_answered() && request.asked.size() < 2) {
         return which + " is in doubt, and was not asked for twice";
@@ -284,7 +314,8 @@ class KillLedger {
     std::set<Timer> stored;
     std::set<std::string> followed;  // names that have a successor, whose number nobody was told
     for (const auto& [id, request] : requests_) {
-      if (rules_.undoes_runs && !request.is_answered()) {
+      if (!request.is_answered() &&
+          (rules_.undoes_runs || events_.may_lose(request.process, INT64_MAX))) {
         // It may have been carried out, have had its run, and have been undone.
         dues[request.name].insert(request.due_us);
         followed.insert(request.name);
@@ -311,8 +342,9 @@ class KillLedger {
         if (dues[timer.first].count(start.due_us) == 0) {
           return text_of(timer) + " has run for a time that nobody asked for";
         }
-        if (start.now_us < start.due_us) {
-          return text_of(timer) + " has run " + std::to_string(start.due_us - start.now_us) +
+        const int64_t most_us = events_.clock_at(start.now_us).second;
+        if (most_us < start.due_us) {
+          return text_of(timer) + " has run " + std::to_string(start.due_us - most_us) +
                  " us early";
         }
       }
@@ -336,7 +368,7 @@ class KillLedger {
   std::string stored_timers_have_run() const {
     const std::set<Timer> ended = cancelled();
     for (const auto& [id, request] : requests_) {
-      if (request.is_answered() && may_be_undone(request)) continue;
+      if (request.is_answered() && (may_be_undone(request) || may_be_lost(request))) continue;
       const Timer timer(request.name, stored_by(request));
       if (timer.second != 0 && starts_of(timer).empty() && ended.count(timer) == 0) {
         return text_of(timer) + " was stored, and has not run";
@@ -346,7 +378,7 @@ class KillLedger {
       const Start& last =
           *std::max_element(starts.begin(), starts.end(),
                             [](const Start& a, const Start& b) { return a.fence < b.fence; });
-      if (last.retries && ended.count(timer) == 0) {
+      if (last.retries && ended.count(timer) == 0 && !events_.may_lose(last.process, last.now_us)) {
         return text_of(timer) + " has asked for another run, and had none";
       }
     }
@@ -373,11 +405,12 @@ class KillLedger {
           for (const Start& start : starts_of(timer)) {
             if (start.due_us == request.due_us) continue;
             if (may_have_begun_before(start, request.decided_us())) continue;
+            if (are_apart(request, start)) continue;
             return text_of(timer) + " was moved, and has run";
           }
         }
-        if (answer.verdict == "after_run" && cancelled_names.count(request.name) == 0 &&
-            !has_successor(timer, request.due_us)) {
+        if (answer.verdict == "after_run" && !may_be_lost(request) &&
+            cancelled_names.count(request.name) == 0 && !has_successor(timer, request.due_us)) {
           return text_of(timer) + " has no successor";
         }
       }
@@ -397,26 +430,28 @@ class KillLedger {
   // ended begins to count anew, and its answer says how many there had been.
   std::string what_was_won_has_not_run() const {
     std::map<Timer, uint64_t> allowed;
-    std::map<Timer, int64_t> won;  // and when that was known
+    std::map<Timer, const Request*> won;
     for (const auto& [id, request] : requests_) {
       if (may_be_undone(request)) continue;
       for (const Answer& answer : answers_of(request)) {
         const Timer timer(request.name, answer.timer);
         if (request.what == "cancel" &&
             (answer.verdict == "won" || answer.verdict == "won_after")) {
-          won.emplace(timer, request.decided_us());
+          won.emplace(timer, &request);
           allowed[timer] += answer.attempts;
         } else if (request.what == "reschedule" && answer.verdict == "won_after") {
           allowed[timer] += answer.attempts;
         }
       }
     }
-    for (const auto& [timer, known_us] : won) {
+    for (const auto& [timer, cancel] : won) {
       const std::vector<Start>& starts = starts_of(timer);
-      const auto unknown = std::count_if(
-          starts.begin(), starts.end(),
-          [this, us = known_us](const Start& each) { return may_have_begun_before(each, us); });
-      const size_t counted = starts.size() - static_cast<size_t>(unknown);
+      const auto known =
+          std::count_if(starts.begin(), starts.end(), [this, request = cancel](const Start& each) {
+            return !may_have_begun_before(each, request->decided_us()) &&
+                   !are_apart(*request, each);
+          });
+      const auto counted = static_cast<size_t>(known);
       const uint64_t most = rules_.undoes_runs ? 0 : allowed[timer];
       if (counted > most) {
         return text_of(timer) + " was cancelled after " + std::to_string(most) +
@@ -443,8 +478,11 @@ class KillLedger {
           if (start.now_us < before->now_us) {
             return text_of(timer) + " has had a smaller fence in a later run";
           }
-          const bool has_ended = rules_.leases_end_with_process && start.process != before->process;
-          if (!before->retries && !has_ended && start.now_us < before->now_us + before->left_us) {
+          const bool has_ended =
+              (rules_.leases_end_with_process && start.process != before->process) ||
+              events_.is_forgotten(before->process, before->now_us, start.process);
+          const int64_t end_us = events_.clock_at(before->now_us).first + before->left_us;
+          if (!before->retries && !has_ended && events_.clock_at(start.now_us).second < end_us) {
             return text_of(timer) + " has run during the lease of an earlier run";
           }
         }
@@ -457,11 +495,42 @@ class KillLedger {
     return {};
   }
 
+  std::string losses_were_noticed() const {
+    for (const auto& [id, request] : requests_) {
+      if (request.is_after_loss && request.is_answered() && request.was_carried_out()) {
+        return request.what + " of " + request.name + " was carried out after a loss";
+      }
+    }
+    return {};
+  }
+
+  // After a loss of everything only what is stored by processes that begin later runs there.
+  std::string what_is_gone_stays_gone() const {
+    for (const size_t last : events_.losses_of_everything()) {
+      std::set<std::string> stored;
+      for (const auto& [id, request] : requests_) {
+        if (request.what == "schedule" && request.process > last) {
+          stored.insert(request.name);
+        }
+      }
+      for (const auto& [timer, starts] : starts_) {
+        for (const Start& start : starts) {
+          if (start.process > last && stored.count(timer.first) == 0) {
+            return text_of(timer) + " was lost, and has run";
+          }
+        }
+      }
+    }
+    return {};
+  }
+
   std::map<Id, Request> requests_;
   std::map<Timer, std::vector<Start>> starts_;
   const Rules rules_;
+  LedgerEvents events_;
   size_t processes_ = 0;
   size_t faults_ = 0;
+  bool is_after_loss_ = false;
 };
 
 }  // namespace store_test

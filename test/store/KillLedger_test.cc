@@ -116,6 +116,90 @@ TEST(KillLedger, AReceiptThatIsWorthLessIsFound) {
   EXPECT_EQ(check_with("! 1 2 50 file", "! 1 2 50 memory"), "schedule of b has the receipt memory");
 }
 
+// Processes 1 and 2 have the store open when what was stored after 60 is lost, or everything is.
+// Process 3 opens it later.
+class KillLedgerLosses : public testing::Test {
+ protected:
+  static std::string check(const std::string& kept, const std::string& first,
+                           const std::string& second, const std::string& later) {
+    KillLedger ledger({});
+    ledger.read(kTruth + first + "l 1 " + kept + '\n');
+    ledger.read(second);
+    ledger.read(later);
+    return ledger.check();
+  }
+
+  static inline const std::string kStored = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \n";
+  static inline const std::string kStoredLater = "? 2 1 schedule x 100\n! 2 1 61 file ok 20 \n";
+  static inline const std::string kWon = "? 2 2 cancel x\n! 2 2 61 file ok 0 won:20:0,\n";
+  static inline const std::string kRun = "s x 20 100 160 30 1000 0\n";
+};
+
+TEST_F(KillLedgerLosses, WhatWasStoredBeforeIsNotLost) {
+  EXPECT_EQ(check("60", kStored, "", ""), "x (20) was stored, and has not run");
+  EXPECT_EQ(check("60", kStored, "", kRun), "");
+  EXPECT_EQ(check("60", kStoredLater, "", ""), "");
+  EXPECT_EQ(check("60", "", "", kStoredLater), "x (20) was stored, and has not run");
+  EXPECT_EQ(check("60", kStored + "a 2 1 ok 21 \n", "", kRun),
+            "schedule of x has two answers: ok 20  and ok 21 ");
+}
+
+TEST_F(KillLedgerLosses, ALossIsNoticedByWhoeverHadTheStoreOpen) {
+  const std::string stored = "? 2 1 schedule x 100\n! 2 1 170 file ok 20 \n";
+  EXPECT_EQ(check("60", "", "l 1 60\n" + stored, kRun),
+            "schedule of x was carried out after a loss");
+  EXPECT_EQ(check("60", "", stored + "l 1 60\n", kRun), "");
+  EXPECT_EQ(check("60", "", "l 1 60\n? 2 1 schedule x 100\n! 2 1 170 - refused 84\n", ""), "");
+}
+
+TEST_F(KillLedgerLosses, ACancelThatIsUndoneCountsUntilThen) {
+  EXPECT_EQ(check("60", kStored + kWon, "", kRun), "");
+  EXPECT_EQ(check("60", kStored + kWon + kRun, "", ""),
+            "x (20) was cancelled after 0 runs, and has had 1");
+  EXPECT_EQ(check("61", kStored + kWon, "", kRun),
+            "x (20) was cancelled after 0 runs, and has had 1");
+}
+
+TEST_F(KillLedgerLosses, ARunThatIsUndoneMayComeAgainWithAnotherFence) {
+  EXPECT_EQ(check("60", kStored + kRun, "", "s x 20 100 170 31 1000 0\n"), "");
+  EXPECT_EQ(check("160", kStored + kRun, "", "s x 20 100 170 31 1000 0\n"),
+            "x (20) has run during the lease of an earlier run");
+  EXPECT_EQ(check("60", kStored + kRun, "", "s x 20 100 170 30 1000 0\n"),
+            "x (20) has had the fence 30 twice");
+}
+
+TEST_F(KillLedgerLosses, WhatIsGoneStaysGone) {
+  EXPECT_EQ(check("0", kStored, "l 1 0\n", ""), "");
+  EXPECT_EQ(check("0", kStored, "l 1 0\n", kRun), "x (20) was lost, and has run");
+  EXPECT_EQ(check("0", "", "l 1 0\n", kStored + kRun), "");
+}
+
+TEST(KillLedger, ARunIsEarlyByTheClockThatWasSet) {
+  const std::string stored = "? 2 1 schedule x 9000000\n! 2 1 50 file ok 20 \n";
+  const std::string run = "s x 20 9000000 5000000 30 1000 0\n";
+  EXPECT_EQ(check(kTruth + stored + run), "x (20) has run 4000000 us early");
+  EXPECT_EQ(check(kTruth + stored + run + "c 1000000 1000001 3999999\n"),
+            "x (20) has run 1 us early");
+  EXPECT_EQ(check(kTruth + stored + run + "c 1000000 1000001 4000000\n"), "");
+  // It was set back right before that, or some time before.
+  const std::string set = "c 1000000 1000001 4000000\n";
+  EXPECT_EQ(check(kTruth + stored + run + set + "c 4500000 4600000 0\n"), "");
+  EXPECT_EQ(check(kTruth + stored + run + set + "c 4400000 4499999 0\n"),
+            "x (20) has run 4000000 us early");
+}
+
+TEST(KillLedger, ALeaseLastsByTheClockThatWasSet) {
+  const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \n";
+  const std::string runs =
+      "s x 20 100 2000000 30 3000000 0\n"
+      "s x 20 100 4000000 31 3000000 0\n";
+  const std::string during = "x (20) has run during the lease of an earlier run";
+  EXPECT_EQ(check(kTruth + stored + runs), during);
+  EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 999999\n"), during);
+  EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 1000000\n"), "");
+  EXPECT_EQ(check(kTruth + stored + runs + "c 1000000 1000001 1000000\n"), during);
+}
+
 // Where faults may undo what has another receipt, and that a run has begun.
 class KillLedgerUndone : public testing::Test {
  protected:
