@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,14 @@ inline void play(LedgerRounds& ledger, int64_t rounds,
   }
   ledger.print(rounds);
   EXPECT_TRUE(saw_enough());
+}
+
+// Reads lines until there is that one.
+inline bool says(test_support::SqliteChild& child, const std::string& line) {
+  for (;;) {
+    const std::optional<std::string> said = child.line();
+    if (!said || *said == line) return said.has_value();
+  }
 }
 
 inline std::string name_of_round(int64_t round) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,15 +16,20 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <semaphore>
 #include <sstream>
 #include <string>
+#include <thread>
 
-#include "store/FaultVfs.h"
+#include "store/Dial.h"
+#include "store/LedgerDisk.h"
 #include "store/SqliteChild.h"
+#include "support/Descriptors.h"
 #include "support/Eventually.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
+#include "util/Thread.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimerStore.h"
@@ -32,6 +39,7 @@
 // learns from variables what it has to do:
 //
 //   LEDGER_PART    work: ask for things and run timers until it is killed
+//                  fill: store overdue timers, and run none
 //                  finish: run whatever is left
 //                  settle: ask for each request of the list
 //   LEDGER_URL     the store
@@ -39,7 +47,12 @@
 //   LEDGER_NAME    how the names of its own timers begin
 //   LEDGER_OTHER   how other names begin whose timers it cancels or moves
 //   LEDGER_LIST    settle: a file with the requests
-//   LEDGER_DISK    what goes wrong with its disk: see Disk; and LEDGER_FILES
+//   LEDGER_COUNT   fill: how many timers
+//   LEDGER_RATE    how many overdue timers may begin in a second
+//   LEDGER_PAUSE_US  how long it waits after each request
+//   LEDGER_DISK    what goes wrong with its disk: see LedgerDisk.h; and LEDGER_FILES
+//   LEDGER_DIAL    the file of a Dial, by which the test says when something goes wrong
+//   LEDGER_FAULT   what goes wrong then: see Strikes
 //
 // Some programs have further variables of their own.
 
@@ -103,6 +116,9 @@ inline std::unique_ptr<WFTimerStore> open_store() {
   WFStoreOptions options;
   options.lease = kLease;
   options.remembered = 100'000;
+  if (const int64_t rate = test_support::env_number("LEDGER_RATE", 0)) {
+    options.catch_up_rate = static_cast<size_t>(rate);
+  }
   std::string message;
   std::unique_ptr<WFTimerStore> store(
       WFTimerStore::open(test_support::variable("LEDGER_URL"), options, &message));
@@ -138,6 +154,12 @@ inline void handle(WFTimerStore& store, const Notes& notes) {
   store.handle("kind", run, options);
 }
 
+// The dial of this process if LEDGER_FAULT is that.
+inline std::unique_ptr<const Dial> dial_of(const std::string& fault) {
+  if (test_support::variable("LEDGER_FAULT") != fault) return nullptr;
+  return std::make_unique<const Dial>(test_support::variable("LEDGER_DIAL"));
+}
+
 // Asks a store for things, several at a time.
 class Worker {
  public:
@@ -149,10 +171,24 @@ class Worker {
         random_(test_support::test_seed(), std::hash<std::string>()(own_)) {}
 
   void ask() {
-    free_.acquire();
     const uint64_t kind = stored_ < 10 ? 0 : random_.below(5);
-    const int64_t due =
-        now_us() + static_cast<int64_t>(random_.below(kind == 0 ? 50'000 : 300'000));
+    ask(kind,
+        now_us() + ahead_us() + static_cast<int64_t>(random_.below(kind == 0 ? 50'000 : 300'000)));
+  }
+  // Stores a timer that has been due for long.
+  void ask_for_overdue() { ask(0, now_us() - 10'000'000); }
+  // Waits until all is answered.
+  void wait() {
+    for (int i = 0; i < kUnderWay; i++) {
+      free_.acquire();
+    }
+  }
+
+ private:
+  static constexpr int kUnderWay = 16;
+
+  void ask(uint64_t kind, int64_t due) {
+    free_.acquire();
     const std::chrono::system_clock::time_point date{std::chrono::microseconds(due)};
     auto answered = [this](WFStoreTask* task) {
       notes_.write("! " + text_of(task->request_id()) + ' ' + text_of_answer(task->result()));
@@ -177,9 +213,6 @@ class Worker {
     task->start();
   }
 
- private:
-  static constexpr int kUnderWay = 16;
-
   // One of the last of this process, as a rule, or of another one that may be there.
   std::string some_name() {
     const uint64_t back = random_.below(std::min<uint64_t>(stored_, 100));
@@ -188,72 +221,134 @@ class Worker {
 
   WFTimerStore& store_;
   const Notes& notes_;
+  // How far the clock of the store is ahead of that of the machine: see Strikes.
+  int64_t ahead_us() const { return clock_ ? clock_->get() * 1'000'000 : 0; }
+
   const std::string own_;
   const std::string other_;
   test_support::TestRandom random_;
   uint64_t stored_ = 0;
   std::counting_semaphore<> free_{kUnderWay};
+  const std::unique_ptr<const Dial> clock_ = dial_of("clock");
 };
 
-// The disk of this process, if LEDGER_DISK is set:
+// What goes wrong with this process when the test says so. LEDGER_FAULT is one of these:
 //
-//   loss CHANGES DIRECTORY [lies]
-//       The power is lost before that change of a file. What is left is written to the directory,
-//       and the process ends. LEDGER_FILES names the files that are there in advance. With "lies"
-//       a sync does nothing, and says that it did.
-//   fail OPERATION COUNT CODE
-//       FaultVfs::fail_once().
-class Disk {
+//   clock        The dial has the seconds by which the clock of the store is ahead. The program
+//   does
+//                the rest.
+//   descriptors  While the dial is 1, there are no descriptors. An operation of the disk fails at
+//                the beginning, so that the store has to be opened again with those that it had.
+//   fork         When the dial becomes 1, the process forks. The child asks for things, and stays
+//                until the test has closed its end of the output.
+class Strikes {
  public:
-  Disk() {
-    std::istringstream what(test_support::variable("LEDGER_DISK"));
-    std::string how;
-    if (!(what >> how)) return;
-    vfs_ = std::make_unique<test_support::FaultVfs>();
-    vfs_->use_for_all_files();
-    if (how == "loss") {
-      int64_t changes = 0;
-      std::string directory;
-      std::string lies;
-      what >> changes >> directory >> lies;
-      std::istringstream files(test_support::variable("LEDGER_FILES"));
-      for (std::string file; files >> file;) {
-        vfs_->adopt(file);
-      }
-      vfs_->lose_power_after(changes, directory, lies == "lies");
-    } else {
-      int operation = 0;
-      int64_t count = 0;
-      int code = 0;
-      what >> operation >> count >> code;
-      vfs_->fail_once(static_cast<test_support::FaultVfs::Operation>(operation), count, code);
+  Strikes(WFTimerStore& store, const Notes& notes, Disk& disk)
+      : store_(store), notes_(notes), disk_(disk) {
+    if (dial_) {
+      thread_ = std::thread([this] { watch(); });
     }
   }
-  bool has_failed() const { return vfs_ && vfs_->has_failed(); }
+  ~Strikes() {
+    is_over_ = true;
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  Strikes(const Strikes&) = delete;
+  Strikes& operator=(const Strikes&) = delete;
 
  private:
-  std::unique_ptr<test_support::FaultVfs> vfs_;
+  void watch() {
+    for (int64_t before = 0; !is_over_; workflow::pause_ns(1'000'000)) {
+      const int64_t now = dial_->get();
+      if (now != before && !forks_) {
+        lack_descriptors(now != 0);
+      } else if (now != before && now != 0) {
+        fork_here();
+      }
+      before = now;
+    }
+  }
+
+  void lack_descriptors(bool lack) {
+    if (lack) {
+      none_.emplace();
+      disk_.fail_soon();
+    } else {
+      none_.reset();
+    }
+  }
+
+  void fork_here() {
+    notes_.write("f");
+    if (::fork() != 0) return;
+    const auto session = static_cast<uint64_t>(::getpid());
+    for (uint64_t number = 1; number <= 3; number++) {
+      const int64_t due = now_us();
+      const std::string name = "forked" + std::to_string(session) + '-' + std::to_string(number);
+      WFStoreTimer timer;
+      timer.name = name;
+      timer.due = std::chrono::system_clock::time_point(std::chrono::microseconds(due));
+      timer.kind = "kind";
+      timer.request = WFStoreRequestId{session, number};
+      notes_.write("? " + text_of(*timer.request) + " schedule " + name + ' ' +
+                   std::to_string(due));
+      notes_.write("! " + text_of(*timer.request) + ' ' + text_of_answer(store_.schedule(timer)));
+    }
+    test_support::say("forked");
+    struct pollfd output = {STDOUT_FILENO, 0, 0};
+    while (::poll(&output, 1, -1) < 0 || (output.revents & POLLERR) == 0) {
+    }
+    ::_exit(0);
+  }
+
+  WFTimerStore& store_;
+  const Notes& notes_;
+  Disk& disk_;
+  const bool forks_ = test_support::variable("LEDGER_FAULT") == "fork";
+  const std::unique_ptr<const Dial> dial_ = dial_of(forks_ ? "fork" : "descriptors");
+  std::optional<test_support::NoDescriptors> none_;
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
 };
 
 namespace ledger_parts {
 
 inline void work() {
   constexpr int kRequests = 20'000;  // no process is to be alive for so long
+  const int64_t pause_us = test_support::env_number("LEDGER_PAUSE_US", 0);
   const Notes notes;
-  const Disk disk;
+  Disk disk;
   const auto store = open_store();
   handle(*store, notes);
   test_support::say("begun");
   Worker worker(*store, notes);
+  const Strikes strikes(*store, notes, disk);
   bool has_failed = false;
-  for (int i = 0; i < kRequests; i++) {
+  for (int i = 0; i < kRequests || pause_us != 0; i++) {
     worker.ask();
+    if (pause_us != 0) {
+      ::usleep(static_cast<useconds_t>(pause_us));
+    }
     if (!has_failed && disk.has_failed()) {
       notes.write("f");
       has_failed = true;
     }
   }
   test_support::wait_for_exit();
+}
+
+inline void fill() {
+  const int64_t count = test_support::env_number("LEDGER_COUNT", 0);
+  const Notes notes;
+  const auto store = open_store();
+  Worker worker(*store, notes);
+  for (int64_t i = 0; i < count; i++) {
+    worker.ask_for_overdue();
+  }
+  worker.wait();
+  test_support::say("filled");
 }
 
 inline void finish() {
@@ -297,6 +392,8 @@ inline bool is_a_ledger_process() {
   }
   if (part == "work") {
     ledger_parts::work();
+  } else if (part == "fill") {
+    ledger_parts::fill();
   } else if (part == "finish") {
     ledger_parts::finish();
   } else if (part == "settle") {

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <ios>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "store/Dial.h"
 #include "store/KillLedger.h"
 #include "store/LedgerProcess.h"
 #include "store/SqliteChild.h"
@@ -34,10 +36,14 @@ class LedgerRounds {
   void begin_store(const std::string& url = "") {
     directory_ = std::make_unique<test_support::FastDir>();
     notes_.clear();
+    losses_ = 0;
     url_ = url;
   }
   void set_url(const std::string& url) { url_ = url; }
   std::string path(const std::string& name) const { return directory_->path(name); }
+
+  // All processes have these variables, too.
+  void set_variables(std::vector<std::string> variables) { variables_ = std::move(variables); }
 
   // `more` has further variables.
   std::unique_ptr<test_support::SqliteChild> start(const std::string& part,
@@ -47,6 +53,7 @@ class LedgerRounds {
         "LEDGER_PART=" + part, "LEDGER_URL=" + url_, "LEDGER_NOTES=" + notes_.back(),
         "LEDGER_LIST=" + path("list"),
         "WORKFLOW_TEST_SEED=" + std::to_string(test_support::test_seed())};
+    variables.insert(variables.end(), variables_.begin(), variables_.end());
     variables.insert(variables.end(), more.begin(), more.end());
     return std::make_unique<test_support::SqliteChild>(variables);
   }
@@ -56,6 +63,23 @@ class LedgerRounds {
     more.push_back("LEDGER_NAME=" + name);
     more.push_back("LEDGER_OTHER=" + other);
     return start("work", more);
+  }
+
+  // What was stored later than that is gone, or everything (0): see LedgerEvents.h. `first` is the
+  // first process of those that have the store open.
+  void note_loss(int64_t kept_us, size_t first) {
+    losses_++;
+    for (size_t process = first; process < processes(); process++) {
+      note("l " + std::to_string(losses_) + ' ' + std::to_string(kept_us), notes_[process]);
+    }
+  }
+  // Sets the clock of the store so many seconds ahead of that of the machine.
+  void set_clock(Dial& clock, int64_t seconds) {
+    const int64_t before_us = now_us();
+    clock.set(seconds);
+    note("c " + std::to_string(before_us) + ' ' + std::to_string(now_us()) + ' ' +
+             std::to_string(seconds * 1'000'000),
+         path("clock"));
   }
 
   // How many processes were started for this store. The first one is 0.
@@ -83,6 +107,37 @@ class LedgerRounds {
     return count;
   }
 
+  // How many faults that process has noted.
+  size_t faults(size_t process) const {
+    size_t count = 0;
+    std::ifstream lines(notes_[process]);
+    for (std::string line; std::getline(lines, line);) {
+      count += line == "f" ? 1 : 0;
+    }
+    return count;
+  }
+  // How many runs have begun, of timers whose names begin so.
+  size_t starts(const std::string& name) const {
+    size_t count = 0;
+    for (const std::string& file : notes_) {
+      std::ifstream lines(file);
+      for (std::string line; std::getline(lines, line);) {
+        count += line.compare(0, name.size() + 2, "s " + name) == 0 ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
+  // Waits until another request of each process since that one was answered so.
+  bool wait_for_answer_of_each(const std::string& result, size_t first) const {
+    for (size_t process = first; process < processes(); process++) {
+      const size_t enough = answers(result, process) + 1;
+      if (!test_support::eventually([&, process] { return answers(result, process) >= enough; })) {
+        return false;
+      }
+    }
+    return true;
+  }
   // Waits until so many more requests were carried out.
   bool wait_for_answers(size_t more) const {
     const size_t enough = answers("ok ") + more;
@@ -131,7 +186,9 @@ class LedgerRounds {
   }
 
   // A history in which little happened would show little.
-  bool saw_enough() const { return in_doubt_ > 0 && starts_ > 20 && won_ > 0 && receipts_ > 20; }
+  bool saw_enough() const { return in_doubt_ > 0 && saw_much(); }
+  // The same where nothing may be in doubt.
+  bool saw_much() const { return starts_ > 20 && won_ > 0 && receipts_ > 20; }
   size_t faults() const { return faults_; }
 
   void print(int64_t rounds) const {
@@ -142,7 +199,13 @@ class LedgerRounds {
   }
 
  private:
+  // Adds a line to a file, to which a process may write, too.
+  static void note(const std::string& line, const std::string& file) {
+    std::ofstream(file, std::ios::app) << line + '\n' << std::flush;
+  }
+
   void read_into(KillLedger& ledger) const {
+    ledger.read(test_support::text_of(path("clock")));
     for (const std::string& file : notes_) {
       ledger.read(test_support::text_of(file));
     }
@@ -152,6 +215,8 @@ class LedgerRounds {
   std::unique_ptr<test_support::FastDir> directory_;
   std::string url_;
   std::vector<std::string> notes_;
+  std::vector<std::string> variables_;
+  size_t losses_ = 0;  // of this store
   size_t requests_ = 0, in_doubt_ = 0, starts_ = 0, repeated_ = 0, won_ = 0, running_ = 0;
   size_t faults_ = 0, receipts_ = 0;
 };
