@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -15,6 +16,7 @@
 #include "store/LedgerPlay.h"
 #include "store/LedgerRounds.h"
 #include "store/LostPower.h"
+#include "store/Naming.h"
 #include "support/Eventually.h"
 #include "support/RedisCluster.h"
 #include "support/RedisCommands.h"
@@ -53,6 +55,7 @@ struct ServerFault {
   void (*strike)(StoreFaultyServers& test);
   bool is_of_a_cluster = false;
   bool replaces_masters = false;  // and so may undo what no replica has
+  bool is_of_sentinels = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const ServerFault& fault) {
@@ -65,6 +68,23 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
 
   RedisServer& server() { return *server_; }
   RedisCluster& cluster() { return *cluster_; }
+  // Two servers, of which a Sentinel names one.
+  struct Named {
+    RedisServer first{{.on = RedisServer::On::kTcp, .arguments = kDurable}};
+    RedisServer second{{.on = RedisServer::On::kTcp, .arguments = kDurable}};
+    store_test::Naming sentinel;
+    bool is_second = false;
+
+    RedisServer& master() { return is_second ? second : first; }
+    RedisServer& replica() { return is_second ? first : second; }
+    void make_replica() {
+      EXPECT_EQ(
+          run(replica().url(), {"REPLICAOF", "127.0.0.1", std::to_string(master().port())}).text,
+          "OK");
+      EXPECT_TRUE(store_test::is_in_sync(replica()));
+    }
+  };
+  Named& named() { return *named_; }
   TestRandom& random() { return random_; }
   LedgerRounds& ledger() { return ledger_; }
   const std::string& space() const { return space_; }
@@ -79,6 +99,7 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
   TestRandom random_{test_seed()};
   std::unique_ptr<RedisServer> server_;
   std::unique_ptr<RedisCluster> cluster_;
+  std::unique_ptr<Named> named_;
   std::string space_;
   std::vector<std::pair<size_t, size_t>> pairs_ = {{0, 2}, {1, 3}};
 };
@@ -91,7 +112,11 @@ KillLedger::Rules rules_of(const ServerFault& fault) {
 }
 
 StoreFaultyServers::StoreFaultyServers() : ledger_(rules_of(GetParam())) {
-  if (!GetParam().is_of_a_cluster) {
+  if (GetParam().is_of_sentinels) {
+    named_ = std::make_unique<Named>();
+    named_->make_replica();
+    named_->sentinel.name(named_->master());
+  } else if (!GetParam().is_of_a_cluster) {
     server_ = std::make_unique<RedisServer>(
         RedisServer::Options{.arguments = kDurable, .environment = store_test::with_sync_notes()});
   } else if (GetParam().replaces_masters) {
@@ -108,6 +133,11 @@ StoreFaultyServers::StoreFaultyServers() : ledger_(rules_of(GetParam())) {
 void StoreFaultyServers::begin_store(int64_t number) {
   space_ = "servers" + std::to_string(number);
   const std::string space = "namespace=" + space_;
+  if (named_) {
+    ledger_.begin_store("redis+sentinel://" + named_->sentinel.address() + "/main?" + space +
+                        "&shards=2&replicas=1");
+    return;
+  }
   ledger_.begin_store(
       server_ ? server_->url() + "&" + space + "&shards=2"
               : cluster_->store_url(space + "&shards=6" +
@@ -208,18 +238,108 @@ void replace_master(StoreFaultyServers& test) {
   std::swap(master, replica);
   EXPECT_TRUE(cluster.is_in_sync(replica));
 }
+// The same, as Sentinels do it: they name the new master before the old one goes on, and make that
+// one a replica after it.
+void replace_named_master(StoreFaultyServers& test) {
+  auto& named = test.named();
+  named.master().signal(SIGSTOP);
+  EXPECT_EQ(run(named.replica().url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+  named.is_second = !named.is_second;
+  named.sentinel.epoch++;
+  named.sentinel.name(named.master());
+  named.replica().signal(SIGCONT);
+  named.make_replica();
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Faults, StoreFaultyServers,
-    testing::Values(ServerFault{"LossOfPower", lose_power},
-                    ServerFault{"StoppedBeyondLeases", stop_beyond_leases},
-                    ServerFault{"ScriptsForgotten", forget_scripts},
-                    ServerFault{"ConnectionsKilled", kill_connections},
-                    ServerFault{"MemoryFull", fill_memory},
-                    ServerFault{"LossOfPowerInACluster", lose_power_of_masters, true},
-                    ServerFault{"MovedSlots", move_slots, true},
-                    ServerFault{"ReplacedMasters", replace_master, true, true}),
-    name_of<ServerFault>);
+INSTANTIATE_TEST_SUITE_P(Faults, StoreFaultyServers,
+                         testing::Values(ServerFault{"LossOfPower", lose_power},
+                                         ServerFault{"StoppedBeyondLeases", stop_beyond_leases},
+                                         ServerFault{"ScriptsForgotten", forget_scripts},
+                                         ServerFault{"ConnectionsKilled", kill_connections},
+                                         ServerFault{"MemoryFull", fill_memory},
+                                         ServerFault{"LossOfPowerInACluster", lose_power_of_masters,
+                                                     true},
+                                         ServerFault{"MovedSlots", move_slots, true},
+                                         ServerFault{"ReplacedMasters", replace_master, true, true},
+                                         ServerFault{.name = "ReplacedBySentinels",
+                                                     .strike = replace_named_master,
+                                                     .replaces_masters = true,
+                                                     .is_of_sentinels = true}),
+                         name_of<ServerFault>);
+
+// A server that loses what it has said to be synced: all of it, or the end of its log. Whoever has
+// the store open notices. Nobody is told what has not happened, and what was stored before is not
+// lost.
+struct ServerLoss {
+  const char* name;
+  bool is_of_everything = false;
+
+  friend std::ostream& operator<<(std::ostream& out, const ServerLoss& loss) {
+    return out << loss.name;
+  }
+};
+
+class StoreForgettingServers : public testing::TestWithParam<ServerLoss> {
+ protected:
+  // Two processes use the store while that happens.
+  void play_round(int64_t round) {
+    const std::string name = name_of_round(round);
+    const std::vector<std::string> paced = {"LEDGER_PAUSE_US=300"};
+    const size_t first = ledger_.processes();
+    Children children;
+    children.push_back(ledger_.start_worker(name + 'a', name + 'b', paced));
+    children.push_back(ledger_.start_worker(name + 'b', name + 'a', paced));
+    for (const auto& child : children) {
+      ASSERT_EQ(child->line(), "begun");
+    }
+    for (size_t process = first; process < ledger_.processes(); process++) {
+      ASSERT_TRUE(ledger_.wait_for_answers(20 + random_.below(100), process));
+    }
+    if (GetParam().is_of_everything) {
+      EXPECT_EQ(run(server_.url(), {"FLUSHALL"}).text, "OK");
+      ledger_.note_loss(0, first);
+    } else {
+      ASSERT_NO_FATAL_FAILURE(cut_log(first));
+    }
+    // What is answered after the loss was noted is what was asked for after it.
+    for (int i = 0; i < 3; i++) {
+      ASSERT_TRUE(ledger_.wait_for_answer_of_each("refused " + std::to_string(EILSEQ), first));
+    }
+  }
+
+  // Each process was told of things that the log loses.
+  void cut_log(size_t first) {
+    const int64_t kept_us = store_test::now_us();
+    const uintmax_t kept = std::filesystem::file_size(server_.log_path());
+    for (size_t process = first; process < ledger_.processes(); process++) {
+      ASSERT_TRUE(ledger_.wait_for_answers(20, process));
+    }
+    server_.signal(SIGKILL);
+    server_.stop();
+    std::filesystem::resize_file(server_.log_path(), kept);
+    server_.start();
+    ledger_.note_loss(kept_us, first);
+  }
+
+  LedgerRounds ledger_{{.receipt = "fsync"}};
+  TestRandom random_{test_seed()};
+  RedisServer server_{{.arguments = {"--appendonly", "yes", "--appendfsync", "always",
+                                     "--auto-aof-rewrite-percentage", "0"}}};
+};
+
+TEST_P(StoreForgettingServers, AnOutsideLedgerOfReceiptsAndStartsHoldsButForTheLoss) {
+  play(
+      ledger_, rounds(2),
+      [this](int64_t round) {
+        ledger_.begin_store(server_.url() + "&shards=2&namespace=loss" + std::to_string(round));
+      },
+      [this](int64_t round) { play_round(round); }, [this] { return ledger_.saw_much(); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, StoreForgettingServers,
+                         testing::Values(ServerLoss{"OfEverything", true},
+                                         ServerLoss{"OfTheEndOfTheLog"}),
+                         name_of<ServerLoss>);
 
 }  // namespace
 
