@@ -23,6 +23,9 @@ namespace shifted_clocks {
 inline std::atomic<int64_t> wall_shift_ns{0};
 inline std::atomic<int64_t> boottime_shift_ns{0};
 
+// What is added to the shift of the wall clock, if it is not null.
+inline std::atomic<int64_t (*)()> further_wall_shift_ns{nullptr};
+
 // Whether what watches the wall clock is an eventfd from now on, for signal().
 inline std::atomic<bool> signalled_by_hand{true};
 // The errors with which a watch cannot be made, and cannot be added to an epoll set. 0 means that
@@ -70,9 +73,13 @@ int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
   static const auto call =
       test_support::real_function<int(clockid_t, struct timespec*)>("clock_gettime");
   const int result = call(clock, now);
-  const int64_t shift_ns = clock == CLOCK_REALTIME   ? shifted_clocks::wall_shift_ns.load()
-                           : clock == CLOCK_BOOTTIME ? shifted_clocks::boottime_shift_ns.load()
-                                                     : 0;
+  int64_t shift_ns = 0;
+  if (clock == CLOCK_REALTIME) {
+    int64_t (*const further_ns)() = shifted_clocks::further_wall_shift_ns;
+    shift_ns = shifted_clocks::wall_shift_ns + (further_ns == nullptr ? 0 : further_ns());
+  } else if (clock == CLOCK_BOOTTIME) {
+    shift_ns = shifted_clocks::boottime_shift_ns;
+  }
   if (shift_ns != 0) {
     constexpr int64_t ns_per_sec = 1'000'000'000;
     const int64_t shifted_ns = now->tv_sec * ns_per_sec + now->tv_nsec + shift_ns;
