@@ -54,6 +54,13 @@ TEST(StoreProofPage, NamesEachSuiteAboutFaults) {
   const std::string page = text_of(root / "docs/store-proof.md");
   const std::set<std::string> cases = cases_of(root / "test/store");
   for (const char* const suite : {"StoreKills",
+                                  "StoreForks",
+                                  "StoreSetClocks",
+                                  "StoreBacklogs",
+                                  "StoreFaultyDisks",
+                                  "StoreLastingFaults",
+                                  "StoreFaultyServers",
+                                  "StoreForgettingServers",
                                   "KillLedger",
                                   "SqliteFaults",
                                   "SqliteDamage",
