@@ -219,11 +219,11 @@ class Worker {
     return (random_.one_in(4) ? other_ : own_) + std::to_string(stored_ - 1 - back);
   }
 
-  WFTimerStore& store_;
-  const Notes& notes_;
   // How far the clock of the store is ahead of that of the machine: see Strikes.
   int64_t ahead_us() const { return clock_ ? clock_->get() * 1'000'000 : 0; }
 
+  WFTimerStore& store_;
+  const Notes& notes_;
   const std::string own_;
   const std::string other_;
   test_support::TestRandom random_;
@@ -234,9 +234,8 @@ class Worker {
 
 // What goes wrong with this process when the test says so. LEDGER_FAULT is one of these:
 //
-//   clock        The dial has the seconds by which the clock of the store is ahead. The program
-//   does
-//                the rest.
+//   clock        The dial says by how many seconds the clock of the store is ahead of that of the
+//                machine. The program does the rest.
 //   descriptors  While the dial is 1, there are no descriptors. An operation of the disk fails at
 //                the beginning, so that the store has to be opened again with those that it had.
 //   fork         When the dial becomes 1, the process forks. The child asks for things, and stays
