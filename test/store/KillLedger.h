@@ -367,14 +367,17 @@ class KillLedger {
 
   std::string stored_timers_have_run() const {
     const std::set<Timer> ended = cancelled();
+    std::set<Timer> kept;  // by all faults
     for (const auto& [id, request] : requests_) {
       if (request.is_answered() && (may_be_undone(request) || may_be_lost(request))) continue;
       const Timer timer(request.name, stored_by(request));
       if (timer.second != 0 && starts_of(timer).empty() && ended.count(timer) == 0) {
         return text_of(timer) + " was stored, and has not run";
       }
+      kept.insert(timer);
     }
     for (const auto& [timer, starts] : starts_) {
+      if (rules_.undoes_other_receipts && kept.count(timer) == 0) continue;
       const Start& last =
           *std::max_element(starts.begin(), starts.end(),
                             [](const Start& a, const Start& b) { return a.fence < b.fence; });

@@ -213,6 +213,11 @@ TEST_F(KillLedgerUndone, WhatHasTheReceiptIsNotUndone) {
   const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 ";
   EXPECT_EQ(check(kTruth + stored + "file ok 20 \n"), "x (20) was stored, and has not run");
   EXPECT_EQ(check(kTruth + stored + "memory ok 20 \n"), "");
+  // Nor does it run again then, if it had asked for that.
+  const std::string retries = "s x 20 100 160 30 990 1\n";
+  EXPECT_EQ(check(kTruth + stored + "file ok 20 \n" + retries),
+            "x (20) has asked for another run, and had none");
+  EXPECT_EQ(check(kTruth + stored + "memory ok 20 \n" + retries), "");
 }
 
 TEST_F(KillLedgerUndone, ARunMayHaveBegunBeforeTheCancelButNotAfterIt) {

@@ -164,7 +164,7 @@ class LedgerRounds {
       }
     }
     for (const char* const part : {"settle", "finish", "settle"}) {
-      const auto child = start(part);
+      const auto child = start(part, {"LEDGER_RATE=1000000"});  // as fast as it can
       const std::string line = child->line().value_or("nothing");
       if (line != (part == std::string("finish") ? "empty" : "settled")) {
         return std::string(part) + " says " + line;
