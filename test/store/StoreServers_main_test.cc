@@ -20,6 +20,7 @@
 #include "support/Eventually.h"
 #include "support/RedisCluster.h"
 #include "support/RedisCommands.h"
+#include "support/RedisSentinel.h"
 #include "support/RedisServer.h"
 #include "support/TestSeed.h"
 
@@ -81,7 +82,7 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
       EXPECT_EQ(
           run(replica().url(), {"REPLICAOF", "127.0.0.1", std::to_string(master().port())}).text,
           "OK");
-      EXPECT_TRUE(store_test::is_in_sync(replica()));
+      EXPECT_TRUE(redis_test::is_in_sync(replica()));
     }
   };
   Named& named() { return *named_; }
