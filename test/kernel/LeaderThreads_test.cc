@@ -23,9 +23,9 @@ using test_support::eventually;
 using workflow::BlockingScope;
 using workflow::HandlerPool;
 using workflow::LeaderThreads;
-using workflow::StallWatch;
 using workflow::Runnable;
 using workflow::RunnableList;
+using workflow::StallWatch;
 using workflow::ThreadContext;
 
 class LeaderThreadsTest : public testing::Test {
