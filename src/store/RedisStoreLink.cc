@@ -67,11 +67,27 @@ constexpr int64_t kGraceUs = 200'000;
 
 // What is awaited. Shared by the caller and the callbacks.
 struct Awaited {
+  const std::vector<RedisStoreLink::Question>& questions;
+  std::vector<RedisStoreLink::Reply>& replies;
   Mutex mutex;
   CondVar changed;
-  size_t left WF_GUARDED_BY(mutex) = 0;
+  size_t left WF_GUARDED_BY(mutex);
   size_t good WF_GUARDED_BY(mutex) = 0;
 
+  Awaited(const std::vector<RedisStoreLink::Question>& all, std::vector<RedisStoreLink::Reply>& of)
+      : questions(all), replies(of), left(all.size()) {}
+
+  // The reply to question i is there, or there will be none.
+  void answer(size_t i, RedisPipeline::Outcome&& outcome) {
+    RedisStoreLink::Reply& reply = replies[i];
+    reply.received_us = mono_us();
+    if (outcome.state == WFT_STATE_SUCCESS) {
+      reply.value = std::move(outcome.value);
+    } else {
+      set_failure(*questions[i].link, outcome, &reply);
+    }
+    answered(reply.error == 0);
+  }
   void answered(bool is_good) {
     MutexLock lock(mutex);
     left--;
@@ -150,23 +166,15 @@ RedisStoreLink::RedisStoreLink(const RedisUrl& url)
 std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Question>& questions,
                                                             const Patience& patience) {
   std::vector<Reply> replies(questions.size());
-  Awaited awaited;
-  {
-    MutexLock lock(awaited.mutex);
-    awaited.left = questions.size();
-  }
+  Awaited awaited(questions, replies);
   for (size_t i = 0; i < questions.size(); i++) {
     Reply& reply = replies[i];
     reply.sent_us = mono_us();
     const RedisStoreLink& link = *questions[i].link;
-    const auto callback = [&link, &reply, &awaited](RedisPipeline::Outcome&& outcome) {
-      reply.received_us = mono_us();
-      if (outcome.state == WFT_STATE_SUCCESS) {
-        reply.value = std::move(outcome.value);
-      } else {
-        set_failure(link, outcome, &reply);
-      }
-      awaited.answered(reply.error == 0);
+    // A function of two words needs no memory. If making one failed, earlier ones would already
+    // refer to what is awaited.
+    const auto callback = [&awaited, i](RedisPipeline::Outcome&& outcome) {
+      awaited.answer(i, std::move(outcome));
     };
     if (const int error = questions[i].link->pipeline_.post(questions[i].command, callback)) {
       const RedisPipeline::Outcome ending = questions[i].link->pipeline_.ending();
