@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "kernel/BlockingScope.h"
+#include "kernel/ErrorText.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
-#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskError.h"
 #include "workflow/WFTaskState.h"
 
@@ -34,7 +34,7 @@ void set_reason(const RedisStoreLink& link, RedisStoreLink::Reply* reply, const 
 }
 
 std::string reason_of(int state, int error) {
-  const char* const text = WFGlobal::get_error_string(state, error);
+  const char* const text = error_text(state, error);
   switch (state) {
     case WFT_STATE_DNS_ERROR:
       return std::string("the host was not found: ") + text;
