@@ -88,9 +88,11 @@ class SubTask : public workflow::Runnable {
 
   // Dispatches each of the tasks, and what follows from it, and leaves the list empty. If this
   // thread is already doing so for the same `owner` further up its stack, the tasks are left to be
-  // dispatched there. If a callback blocks or takes long meanwhile, handler threads dispatch what
-  // is left, possibly after this call has returned.
-  static void dispatch_all(workflow::RunnableList &tasks, const void *owner);
+  // dispatched there. If a callback says that it blocks, or if it takes long and
+  // `may_go_elsewhere`, handler threads dispatch what is left, possibly after this call has
+  // returned.
+  static void dispatch_all(workflow::RunnableList &tasks, const void *owner,
+                           bool may_go_elsewhere = true);
 
   // Calls subtask_done() for each of the tasks and leaves the list empty.
   static void end_all(workflow::RunnableList &tasks);

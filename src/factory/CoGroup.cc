@@ -112,7 +112,9 @@ void CoGroup::dispatch() {
     scope_->cancel(reason);  // nothing is inside yet
   }
   parts_.fetch_add(firsts_.size(), std::memory_order_relaxed);
-  dispatch_all(firsts_, this);
+  // Coroutines wait by co_await. Which of them ends first does not depend on how long they take to
+  // get there.
+  dispatch_all(firsts_, this, false);
   branch_done();
 }
 

@@ -339,7 +339,7 @@ void run_one_by_one(RunnableList& tasks, const void* owner, Dispatch dispatch,
 
 }  // namespace
 
-void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
+void SubTask::dispatch_all(RunnableList& tasks, const void* owner, bool may_go_elsewhere) {
   const ThreadContext& thread = ThreadContext::current();
   if (thread.pending && thread.pending->owner() == owner) {
     thread.pending->add(tasks);
@@ -353,7 +353,7 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
     run_one_by_one(
         tasks, owner, &SubTask::dispatch_chain,
         [](RunnableList& left) { post_to_handlers(left, &SubTask::dispatch_chain); },
-        PendingWork::Gives::kWhenHeldUp);
+        may_go_elsewhere ? PendingWork::Gives::kWhenHeldUp : PendingWork::Gives::kWhenItBlocks);
   } else {
     dispatch_elsewhere(context, tasks);
   }

@@ -1,33 +1,20 @@
 #include "kernel/LeaderThreads.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "kernel/HandlerPool.h"
 #include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
+#include "util/ThreadState.h"
 #include "util/Time.h"
-#include "util/UniqueFd.h"
 
 namespace workflow {
-
-namespace {
-
-int64_t thread_cpu_ns(clockid_t clock) {
-  struct timespec used = {};
-  ::clock_gettime(clock, &used);
-  return static_cast<int64_t>(used.tv_sec) * kNsPerSec + used.tv_nsec;
-}
-
-}  // namespace
 
 LeaderThreads::LeaderThreads(HandlerPool& handlers, StallWatch* watch, std::function<void()> lead)
     : handlers_(handlers),
@@ -242,19 +229,8 @@ int64_t LeaderThreads::cpu_ns() const {
   return thread_cpu_ns(cpu_clock_.load(std::memory_order_relaxed));
 }
 
-// proc(5), /proc/pid/stat: the state follows the name, which is in parentheses.
 bool LeaderThreads::sleeps() const {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat",
-                static_cast<int>(thread_id_.load(std::memory_order_relaxed)));
-  const UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
-  char text[128];
-  const ssize_t n = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
-  const std::string_view stat(text, n > 0 ? static_cast<size_t>(n) : 0);
-  const size_t name_end = stat.rfind(')');
-  // If the state is unknown, the safe assumption is that the leader sleeps.
-  return name_end == std::string_view::npos || name_end + 2 >= stat.size() ||
-         stat[name_end + 2] != 'R';
+  return thread_sleeps(thread_id_.load(std::memory_order_relaxed));
 }
 
 }  // namespace workflow

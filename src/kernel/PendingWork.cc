@@ -1,9 +1,13 @@
 #include "kernel/PendingWork.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "util/ThreadState.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -47,12 +51,19 @@ void PendingWork::expose() {
   if (!list_) {
     // What a computing thread runs stays there: an executor of one thread may be used to run one
     // thing at a time.
-    const ThreadContext& thread = ThreadContext::current();
+    ThreadContext& thread = ThreadContext::current();
     Runtime& runtime = Runtime::current();
     StallWatch& watch = runtime.stall_watch();
     const bool is_watched =
         watch.exposed().is_enabled_ && (thread.running_for || thread.pool == &runtime.handlers());
     if (!is_watched) return;
+    if (!VirtualScheduler::current()) {
+      if (thread.thread_id == 0) {
+        thread.thread_id = ::gettid();
+      }
+      thread_ = thread.thread_id;
+      ::pthread_getcpuclockid(::pthread_self(), &cpu_clock_);
+    }
     list_ = &watch.exposed();
     list_->add(this);
     watch.begin_to_watch();
@@ -101,6 +112,11 @@ void ExposedWork::wait_for_giver(const PendingWork* work) {
   }
 }
 
+bool ExposedWork::is_held_up(const PendingWork& work) {
+  return work.thread_ == 0 || thread_cpu_ns(work.cpu_clock_) - work.seen_cpu_ns_ >= kBusyNs ||
+         thread_sleeps(work.thread_);
+}
+
 PendingWork* ExposedWork::take_stuck() {
   for (PendingWork* work = first_; work; work = work->after_) {
     if (std::exchange(work->seen_look_, look_) == look_) continue;
@@ -108,7 +124,9 @@ PendingWork* ExposedWork::take_stuck() {
     auto state = PendingWork::State::kExposed;
     if (work->state_.load(std::memory_order_relaxed) != state) {
       work->seen_turn_ = 0;
-    } else if (std::exchange(work->seen_turn_, turn) == turn) {
+    } else if (std::exchange(work->seen_turn_, turn) != turn) {
+      work->seen_cpu_ns_ = work->thread_ == 0 ? 0 : thread_cpu_ns(work->cpu_clock_);
+    } else if (is_held_up(*work)) {
       schedule_point();
       if (work->state_.compare_exchange_strong(state, PendingWork::State::kTaken,
                                                std::memory_order_acquire,

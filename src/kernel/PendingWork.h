@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 
 #include "util/Mutex.h"
 #include "workflow/detail/Runnable.h"
@@ -92,8 +95,11 @@ class PendingWork {
   ExposedWork* list_ = nullptr;
   PendingWork* before_ = nullptr;
   PendingWork* after_ = nullptr;
-  uint64_t seen_turn_ = 0;  // turn_ at the last look, if this was exposed then; 0: it was not
-  uint64_t seen_look_ = 0;  // the number of the last look
+  uint64_t seen_turn_ = 0;   // turn_ at the last look, if this was exposed then; 0: it was not
+  int64_t seen_cpu_ns_ = 0;  // the processor time of the owner when a look saw that turn first
+  uint64_t seen_look_ = 0;   // the number of the last look
+  pid_t thread_ = 0;         // the owner; 0 in a simulation
+  clockid_t cpu_clock_ = 0;  // of the owner
 };
 
 // The work of the threads of a runtime that is exposed, or was in an earlier piece. Any thread.
@@ -106,13 +112,17 @@ class ExposedWork {
   // To be called before any work is exposed. Otherwise none ever is.
   void enable() { is_enabled_ = true; }
 
-  // Gives away the pieces of each work whose owner is in the same piece as at the last look. To be
-  // called by one thread at a time. Returns whether there is any work.
+  // Gives away the pieces of each work whose owner is in the same piece as at an earlier look, and
+  // sleeps, or has used kBusyNs of a processor since. An owner that only waits for a processor is
+  // left alone: on a busy machine the others would wait beside it. In a simulation two looks are
+  // enough. To be called by one thread at a time. Returns whether there is any work.
   bool look();
 
  private:
   friend class PendingWork;
+  static constexpr int64_t kBusyNs = 250'000;
 
+  static bool is_held_up(const PendingWork& work);
   void add(PendingWork* work);
   void remove(PendingWork* work);
   // Waits until the thread that has taken the pieces of `work` has given them away.

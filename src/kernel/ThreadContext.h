@@ -66,6 +66,8 @@ struct ThreadContext {
   RunnableList* inline_items = nullptr;
   // Spreads threads over pollers; 0 until first used.
   uint32_t slot = 0;
+  // What gettid(2) returns; 0 until first used.
+  int32_t thread_id = 0;
 
   // Whether callbacks may run here.
   bool on_framework_thread() const { return pool || running_for; }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <ctime>
+
+namespace workflow {
+
+// What one thread may learn of another one of the process.
+
+// The processor time that the thread with this clock has used, see pthread_getcpuclockid(3); 0 if
+// it has ended.
+int64_t thread_cpu_ns(clockid_t clock);
+
+// Whether the thread with this number (gettid(2)) sleeps in the kernel. One that runs or waits for
+// a processor does not. Costs some 10 us.
+bool thread_sleeps(pid_t thread);
+
+}  // namespace workflow
