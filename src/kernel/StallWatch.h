@@ -19,7 +19,8 @@ class LeaderThreads;
 // a millisecond, and once more in between when one of them has to be judged. While there is exposed
 // work (PendingWork), it looks every kWorkLookNs, and gives away what is behind a piece that two
 // looks have found, if its thread sleeps or was busy in between. The first of them may be half a
-// millisecond late, so that is 0.3 to 0.8 ms after the piece has begun. It sleeps while no leader is absent and no work is exposed.
+// millisecond late, so that is 0.3 to 0.8 ms after the piece has begun. It sleeps while no leader
+// is absent and no work is exposed.
 //
 // A runtime has one, with a thread only where it follows the system's clock. It must be stopped
 // before the threads of the pollers are destroyed. Any thread may call begin_to_watch() and
