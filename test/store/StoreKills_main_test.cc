@@ -211,7 +211,7 @@ class StoreBacklogs : public StoreKills {};
 // ThreadSanitizer ends a process that forks with threads and starts others, and AddressSanitizer
 // may have locked what the child needs.
 TEST_P(StoreForks, AnOutsideLedgerOfReceiptsAndStartsHolds) {
-  if (kSanitized) GTEST_SKIP();
+  if (kSanitized) GTEST_SKIP() << "a sanitizer does not follow a process with threads into a fork";
   play(
       ledger_, rounds(2), [this](int64_t round) { begin_store(round); },
       [this](int64_t round) { fork_workers(round); }, [this] { return ledger_.saw_enough(); });
