@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +20,7 @@
 #include "store/SqliteSchema.h"
 #include "store/SqliteSeals.h"
 #include "support/Descriptors.h"
+#include "support/InChild.h"
 #include "support/SqliteKit.h"
 #include "support/TempDir.h"
 
@@ -249,6 +253,39 @@ TEST_F(SqliteOpen, WhatIsNotAllowedIsNamed) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// Gives this process mounts of its own, in which the directory cannot be written to.
+bool mount_read_only(const std::string& directory) {
+  const int own = CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER);
+  struct statvfs mounted = {};
+  if (::unshare(own) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount(directory.c_str(), directory.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+      ::statvfs(directory.c_str(), &mounted) != 0) {
+    return false;
+  }
+  const unsigned long kept = mounted.f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC);
+  return ::mount(nullptr, directory.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kept,
+                 nullptr) == 0;
+}
+
+// As after errors of a disk. It says so of root, too.
+TEST_F(SqliteOpen, AReadOnlyFileSystemIsNamed) {
+  constexpr int kNotAllowed = 77;
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  const int code = in_child([this] {
+    if (!mount_read_only(directory_.path("."))) return kNotAllowed;
+    const bool there = open() == EROFS && says(path_ + ": the file can only be read");
+    path_ = directory_.path("new");
+    const bool missing =
+        open() == EROFS &&
+        says(std::filesystem::path(path_).parent_path().string() + ": Read-only file system");
+    return there && missing ? 0 : 1;
+  });
+  if (code == kNotAllowed) GTEST_SKIP() << "a process may not have mounts of its own here";
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(open(), 0) << message_;
 }
 
 TEST_F(SqliteOpen, AMissingFileBesideItsQueueIsNoNewStore) {
