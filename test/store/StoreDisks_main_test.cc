@@ -374,6 +374,28 @@ class StoreLastingFaults : public StoreFaultyDisks {
     ASSERT_EQ(child->wait(), 0);
   }
 
+  // The log or the file for the queue is removed. What is in the log is lost only if nobody has it
+  // open any more, so one of two processes may be killed at once.
+  void remove_side_file(int64_t round) {
+    start_workers(round);
+    ASSERT_NO_FATAL_FAILURE(expect_begun());
+    const bool is_log = round % 2 == 0;
+    const std::string name = file() + (is_log ? "-wal" : "-queue");
+    ASSERT_TRUE(std::filesystem::remove(name));
+    const bool is_one_killed = children_.size() > 1 && may_kill_last();
+    // A shared store needs the queue for fairness only.
+    if (is_log || is_owned()) {
+      ASSERT_TRUE(eventually([&name] { return std::filesystem::exists(name); }));
+    }
+    ASSERT_TRUE(is_one_killed ? ledger_.wait_for_answers(20, first_) : go_on());
+    struck_++;
+  }
+  bool may_kill_last() {
+    if (random_.one_in(2)) return false;
+    children_.pop_back();
+    return true;
+  }
+
   std::unique_ptr<Dial> dial_;
   Children children_;
   size_t first_ = 0;                  // of the processes of this round
@@ -401,6 +423,10 @@ TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsWithoutDescrip
 
 TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverRemovedFiles) {
   play_rounds([this](int64_t round) { remove_file(round); });
+}
+
+TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverRemovedSideFiles) {
+  play_rounds([this](int64_t round) { remove_side_file(round); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StoreLastingFaults, testing::Bool(), layout_of);
