@@ -52,11 +52,13 @@ const std::vector<std::string> kDurable = {"--appendonly", "yes", "--appendfsync
 class StoreFaultyServers;
 
 struct ServerFault {
+  enum class Sentinels { kNone, kPlayed, kReal };
+
   const char* name;
   void (*strike)(StoreFaultyServers& test);
   bool is_of_a_cluster = false;
   bool replaces_masters = false;  // and so may undo what no replica has
-  bool is_of_sentinels = false;
+  Sentinels sentinels = Sentinels::kNone;
 };
 
 std::ostream& operator<<(std::ostream& out, const ServerFault& fault) {
@@ -69,15 +71,17 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
 
   RedisServer& server() { return *server_; }
   RedisCluster& cluster() { return *cluster_; }
-  // Two servers, of which a Sentinel names one.
+  // Two servers, of which Sentinels name one: a Sentinel that the test plays, or real ones.
   struct Named {
     RedisServer first{{.on = RedisServer::On::kTcp, .arguments = kDurable}};
     RedisServer second{{.on = RedisServer::On::kTcp, .arguments = kDurable}};
-    store_test::Naming sentinel;
     bool is_second = false;
+    std::unique_ptr<store_test::Naming> played = {};
+    std::unique_ptr<redis_test::Sentinels> real = {};
 
     RedisServer& master() { return is_second ? second : first; }
     RedisServer& replica() { return is_second ? first : second; }
+    std::string addresses() const { return played ? played->address() : real->addresses(); }
     void make_replica() {
       EXPECT_EQ(
           run(replica().url(), {"REPLICAOF", "127.0.0.1", std::to_string(master().port())}).text,
@@ -89,6 +93,7 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
   TestRandom& random() { return random_; }
   LedgerRounds& ledger() { return ledger_; }
   const std::string& space() const { return space_; }
+  int64_t strikes() const { return strikes_; }
   // Which node of the cluster is a master, and its replica.
   std::pair<size_t, size_t>& some_pair() { return pairs_[random_.below(pairs_.size())]; }
 
@@ -102,6 +107,7 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
   std::unique_ptr<RedisCluster> cluster_;
   std::unique_ptr<Named> named_;
   std::string space_;
+  int64_t strikes_ = 0;
   std::vector<std::pair<size_t, size_t>> pairs_ = {{0, 2}, {1, 3}};
 };
 
@@ -113,10 +119,16 @@ KillLedger::Rules rules_of(const ServerFault& fault) {
 }
 
 StoreFaultyServers::StoreFaultyServers() : ledger_(rules_of(GetParam())) {
-  if (GetParam().is_of_sentinels) {
+  if (GetParam().sentinels != ServerFault::Sentinels::kNone) {
     named_ = std::make_unique<Named>();
     named_->make_replica();
-    named_->sentinel.name(named_->master());
+    if (GetParam().sentinels == ServerFault::Sentinels::kReal) {
+      named_->real = std::make_unique<redis_test::Sentinels>(named_->master());
+      EXPECT_NE(named_->real->settle(named_->first, named_->second), nullptr);
+    } else {
+      named_->played = std::make_unique<store_test::Naming>();
+      named_->played->name(named_->master());
+    }
   } else if (!GetParam().is_of_a_cluster) {
     server_ = std::make_unique<RedisServer>(
         RedisServer::Options{.arguments = kDurable, .environment = store_test::with_sync_notes()});
@@ -135,7 +147,7 @@ void StoreFaultyServers::begin_store(int64_t number) {
   space_ = "servers" + std::to_string(number);
   const std::string space = "namespace=" + space_;
   if (named_) {
-    ledger_.begin_store("redis+sentinel://" + named_->sentinel.address() + "/main?" + space +
+    ledger_.begin_store("redis+sentinel://" + named_->addresses() + "/main?" + space +
                         "&shards=2&replicas=1");
     return;
   }
@@ -148,23 +160,29 @@ void StoreFaultyServers::begin_store(int64_t number) {
 // Two processes use the store while there are faults.
 void StoreFaultyServers::play_round(int64_t round) {
   const std::string name = name_of_round(round);
+  std::vector<std::string> pace;
+  if (GetParam().sentinels == ServerFault::Sentinels::kReal) {
+    pace = {"LEDGER_PAUSE_US=2000"};  // a strike takes seconds
+  }
   Children children;
-  children.push_back(ledger_.start_worker(name + 'a', name + 'b'));
-  children.push_back(ledger_.start_worker(name + 'b', name + 'a'));
+  children.push_back(ledger_.start_worker(name + 'a', name + 'b', pace));
+  children.push_back(ledger_.start_worker(name + 'b', name + 'a', pace));
   for (const auto& child : children) {
     ASSERT_EQ(child->line(), "begun");
   }
   for (int i = 0; i < 2; i++) {
     ASSERT_TRUE(ledger_.wait_for_answers(1 + random_.below(200)));
     GetParam().strike(*this);
+    strikes_++;
     ASSERT_TRUE(ledger_.wait_for_answers(20));
   }
 }
 
 TEST_P(StoreFaultyServers, AnOutsideLedgerOfReceiptsAndStartsHolds) {
   play(
-      ledger_, rounds(2), [this](int64_t round) { begin_store(round); },
-      [this](int64_t round) { play_round(round); }, [this] { return ledger_.saw_enough(); });
+      ledger_, rounds(GetParam().sentinels == ServerFault::Sentinels::kReal ? 1 : 2),
+      [this](int64_t round) { begin_store(round); }, [this](int64_t round) { play_round(round); },
+      [this] { return ledger_.saw_enough(); });
 }
 
 // The first of these tests would notice a server, or a disk, that does not sync what it says.
@@ -246,10 +264,36 @@ void replace_named_master(StoreFaultyServers& test) {
   named.master().signal(SIGSTOP);
   EXPECT_EQ(run(named.replica().url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
   named.is_second = !named.is_second;
-  named.sentinel.epoch++;
-  named.sentinel.name(named.master());
+  named.played->epoch++;
+  named.played->name(named.master());
   named.replica().signal(SIGCONT);
   named.make_replica();
+}
+// Sentinels replace a master that was killed or stopped. It comes back as the master that it was,
+// at times together with a Sentinel that has not heard of the change, until the others tell it to
+// be a replica.
+void let_sentinels_replace_master(StoreFaultyServers& test) {
+  auto& named = test.named();
+  RedisServer& former = named.master();
+  named.real->miss_master_after(milliseconds(1000));
+  const uint64_t epoch = named.real->epoch();
+  if (test.random().one_in(2)) {
+    named.real->stop_one(test.random().below(3));
+  }
+  if (test.strikes() % 2 == 0) {
+    former.signal(SIGKILL);
+    former.stop();
+    EXPECT_TRUE(named.real->wait_for_epoch_after(epoch));
+    former.start();
+  } else {
+    former.signal(SIGSTOP);
+    EXPECT_TRUE(named.real->wait_for_epoch_after(epoch));
+    former.signal(SIGCONT);
+  }
+  named.real->go_on();
+  RedisServer* const master = named.real->settle(named.first, named.second);
+  EXPECT_NE(master, nullptr);
+  named.is_second = master == &named.second;
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, StoreFaultyServers,
@@ -265,7 +309,11 @@ INSTANTIATE_TEST_SUITE_P(Faults, StoreFaultyServers,
                                          ServerFault{.name = "ReplacedBySentinels",
                                                      .strike = replace_named_master,
                                                      .replaces_masters = true,
-                                                     .is_of_sentinels = true}),
+                                                     .sentinels = ServerFault::Sentinels::kPlayed},
+                                         ServerFault{.name = "ReplacedByRealSentinels",
+                                                     .strike = let_sentinels_replace_master,
+                                                     .replaces_masters = true,
+                                                     .sentinels = ServerFault::Sentinels::kReal}),
                          name_of<ServerFault>);
 
 // A server that loses what it has said to be synced: all of it, or the end of its log. Whoever has

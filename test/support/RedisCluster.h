@@ -144,26 +144,22 @@ class RedisCluster {
   // Makes a replica the master, even without the agreement of its master.
   void promote(size_t replica) {
     tell(replica, {"CLUSTER", "FAILOVER", "TAKEOVER"});
-    EXPECT_TRUE(test_support::eventually(
-        [&] { return info(nodes_[replica].url()).find("role:master") != std::string::npos; }));
+    EXPECT_TRUE(
+        test_support::eventually([&] { return says_of_replication(replica, "role:master"); }));
   }
   // Waits until a replica has what its master knew when this was called.
   bool is_in_sync(size_t replica) {
-    return test_support::eventually([&] {
-      return info(nodes_[replica].url()).find("master_link_status:up") != std::string::npos;
-    });
+    return test_support::eventually(
+        [&] { return says_of_replication(replica, "master_link_status:up"); });
   }
-  // Waits until each node could be killed and would start again with all that it has said. A
-  // replica that has got the whole of its master's data writes its log anew, and what it gets
-  // meanwhile is not in its log yet. And Valkey refuses its own file, "corrupted cluster config
-  // file" (valkey-io/valkey#2171), if it was killed before it had heard and written that a replica
-  // is in the shard of its master. Redis 7.0 knows no such shards.
+  // Waits until each node could be killed and would start again with all that it has said. Valkey
+  // refuses its own file, "corrupted cluster config file" (valkey-io/valkey#2171), if it was killed
+  // before it had heard and written that a replica is in the shard of its master. Redis 7.0 knows
+  // no such shards.
   bool may_be_killed() {
     return test_support::eventually([&] {
       return std::all_of(nodes_.begin(), nodes_.end(), [](const RedisServer& node) {
-        const std::string said = run(node.url(), {"INFO", "persistence"}).value.string_value();
-        return said.find("aof_rewrite_in_progress:0") != std::string::npos &&
-               said.find("aof_rewrite_scheduled:0") != std::string::npos &&
+        return has_written_its_log(node.url()) &&
                replicas_are_with_their_masters(node.folder() + "/nodes.conf");
       });
     });
@@ -190,8 +186,8 @@ class RedisCluster {
       return shards[replica.first] == shards[replica.second];
     });
   }
-  static std::string info(const std::string& url) {
-    return run(url, {"INFO", "replication"}).value.string_value();
+  bool says_of_replication(size_t node, const std::string& line) {
+    return info(nodes_[node].url(), "replication").find(line) != std::string::npos;
   }
   void tell(size_t node, const std::vector<std::string>& words) {
     const Reply reply = run(nodes_[node].url(), words);

@@ -59,4 +59,18 @@ inline Reply run(const std::string& url, const std::vector<std::string>& words,
   return reply;
 }
 
+// A section of what a server says about itself. Empty if it does not answer.
+inline std::string info(const std::string& url, const std::string& section) {
+  return run(url, {"INFO", section}).value.string_value();
+}
+
+// Whether the server could be killed and would start again with all that it has said. A replica
+// that has got the whole of its master's data writes its log anew, and what it gets meanwhile is
+// not in its log yet.
+inline bool has_written_its_log(const std::string& url) {
+  const std::string said = info(url, "persistence");
+  return said.find("aof_rewrite_in_progress:0") != std::string::npos &&
+         said.find("aof_rewrite_scheduled:0") != std::string::npos;
+}
+
 }  // namespace redis_test
