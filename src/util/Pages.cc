@@ -4,7 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <new>
+#include <utility>
+
+#include "util/Mutex.h"
 
 namespace workflow {
 
@@ -31,11 +35,11 @@ size_t offset_of(const void* memory) {
   return reinterpret_cast<uintptr_t>(memory) % Pages::kSize;
 }
 
-// Addresses where there is probably room: that of the last piece that was given back, and that of
+// Addresses where there is probably room: that of the last piece that was unmapped, and that of
 // the lowest piece of all. A piece right below the lowest one joins its mapping. Without such a
 // hint the kernel would offer the same unaligned hole again and again. Relaxed: these are only
 // hints, and publish nothing. The kernel decides who gets the memory.
-std::atomic<char*> given{nullptr};
+std::atomic<char*> unmapped{nullptr};
 std::atomic<char*> lowest{nullptr};
 
 // Returns null if the memory that the kernel offers there is not aligned.
@@ -51,7 +55,7 @@ char* map_near(char* place) {
 
 char* map_aligned() {
   constexpr size_t kSize = Pages::kSize;
-  if (char* const pages = map_near(given.exchange(nullptr, std::memory_order_relaxed))) {
+  if (char* const pages = map_near(unmapped.exchange(nullptr, std::memory_order_relaxed))) {
     return pages;
   }
   char* const below = lowest.load(std::memory_order_relaxed);
@@ -69,10 +73,57 @@ char* map_aligned() {
   return pages;
 }
 
+// The pieces that are kept, linked through their first bytes. The one that was given back last is
+// taken first, because it is most likely to be in a cache. No simulation schedules the lock.
+class Kept {
+ public:
+  // Returns null if there is none.
+  void* take() {
+    const std::unique_lock lock = this->lock();
+    if (!first_) return nullptr;
+    count_--;
+    return std::exchange(first_, first_->next);
+  }
+
+  // Returns whether it is kept.
+  bool give(void* pages) {
+    const std::unique_lock lock = this->lock();
+    if (count_ == Pages::kMostKept) return false;
+    count_++;
+    first_ = new (pages) Piece{first_};
+    return true;
+  }
+
+  size_t count() {
+    const std::unique_lock lock = this->lock();
+    return count_;
+  }
+
+ private:
+  struct Piece {
+    Piece* next;
+  };
+
+  std::unique_lock<NativeMutex> lock() {
+    lock_spinning(mutex_);
+    return {mutex_, std::adopt_lock};
+  }
+
+  NativeMutex mutex_;  // guards the members below
+  Piece* first_ = nullptr;
+  size_t count_ = 0;
+};
+constinit Kept kept;
+
+void* take_piece() {
+  void* const pages = kept.take();
+  return pages ? pages : map_aligned();
+}
+
 }  // namespace
 
 void* Pages::take() {
-  void* const pages = plain() ? ::operator new (kSize, std::align_val_t{kSize}) : map_aligned();
+  void* const pages = plain() ? ::operator new (kSize, std::align_val_t{kSize}) : take_piece();
   count_.fetch_add(1, std::memory_order_relaxed);
   return pages;
 }
@@ -82,10 +133,14 @@ void Pages::give(void* pages) noexcept {
   count_.fetch_sub(1, std::memory_order_relaxed);
   if (plain()) {
     ::operator delete (pages, std::align_val_t{kSize});
-  } else {
+  } else if (!kept.give(pages)) {
     unmap(pages, kSize);
-    given.store(static_cast<char*>(pages), std::memory_order_relaxed);
+    unmapped.store(static_cast<char*>(pages), std::memory_order_relaxed);
   }
+}
+
+size_t Pages::kept_count() {
+  return kept.count();
 }
 
 }  // namespace workflow

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace workflow {
@@ -37,14 +41,62 @@ TEST(Pages, ArePiecesOfTheirOwnAlignedToTheirSize) {
   }
 }
 
-TEST(Pages, ReturnToTheKernelAtOnce) {
+bool is_mapped(void* pages) {
+  return ::msync(pages, Pages::kSize, MS_ASYNC) == 0;
+}
+
+TEST(Pages, AreKeptUpToALimitAndReturnToTheKernelBeyondIt) {
   if (Pages::plain()) {
     GTEST_SKIP() << "all memory is malloc's";
   }
-  void* const pages = Pages::take();
-  EXPECT_EQ(::msync(pages, Pages::kSize, MS_ASYNC), 0);
-  Pages::give(pages);
-  EXPECT_EQ(::msync(pages, Pages::kSize, MS_ASYNC), -1) << "it is mapped still";
+  const size_t more = 10;
+  std::vector<void*> pieces;
+  for (size_t i = 0; i < Pages::kMostKept + more; i++) {
+    pieces.push_back(Pages::take());
+    std::memset(pieces.back(), 1, Pages::kSize);
+  }
+  EXPECT_EQ(Pages::kept_count(), 0u);
+  for (void* pages : pieces) {
+    Pages::give(pages);
+  }
+  EXPECT_EQ(Pages::kept_count(), Pages::kMostKept);
+  EXPECT_EQ(static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), is_mapped)),
+            Pages::kMostKept);
+  EXPECT_FALSE(is_mapped(pieces.back()));
+  // The one that was given back last comes first, and each comes once.
+  for (size_t i = Pages::kMostKept; i-- > 0;) {
+    ASSERT_EQ(Pages::take(), pieces[i]);
+  }
+  EXPECT_EQ(Pages::kept_count(), 0u);
+  for (size_t i = 0; i < Pages::kMostKept; i++) {
+    Pages::give(pieces[i]);
+  }
+}
+
+TEST(Pages, OfManyThreadsAreEachOfOneThread) {
+  std::atomic<bool> torn{false};
+  std::vector<std::thread> threads;
+  for (unsigned char id = 1; id <= 4; id++) {
+    threads.emplace_back([id, &torn] {
+      std::array<unsigned char*, 8> mine{};
+      for (int round = 0; round < 500; round++) {
+        for (unsigned char*& pages : mine) {
+          pages = static_cast<unsigned char*>(Pages::take());
+          pages[0] = pages[Pages::kSize - 1] = id;
+        }
+        for (unsigned char* pages : mine) {
+          if (pages[0] != id || pages[Pages::kSize - 1] != id) {
+            torn = true;
+          }
+          Pages::give(pages);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_FALSE(torn);
 }
 
 TEST(Pages, GiveNothing) {
