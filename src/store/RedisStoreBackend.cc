@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -108,13 +107,8 @@ int RedisStoreBackend::load_scripts(std::string* message) {
     script_sha_ = replies[0].value.string_value();
     full_script_sha_ = replies[1].value.string_value();
     if (replies[2].value.arr_size() == 2) {
-      int64_t seconds = 0;
-      int64_t us = 0;
-      const std::string first = replies[2].value[0].string_value();
-      const std::string second = replies[2].value[1].string_value();
-      std::from_chars(first.data(), first.data() + first.size(), seconds);
-      std::from_chars(second.data(), second.data() + second.size(), us);
-      learn_time(*node, replies[2], seconds * kUsPerSec + us);
+      const int64_t seconds = redis_store_number(replies[2].value, 0);
+      learn_time(*node, replies[2], seconds * kUsPerSec + redis_store_number(replies[2].value, 1));
     }
   }
   return 0;
@@ -336,6 +330,7 @@ std::string RedisStoreBackend::command_of(size_t shard, const Lane& lane,
       place_.channel(),
       node.about.identity,
       ahead_argument(node),
+      std::to_string(opened_.last[shard]),
   };
   std::string numbers;
   std::string names;
@@ -411,25 +406,23 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
     options_.times->round_trip.add((reply.received_us - reply.sent_us) * kNsPerUs);
   }
   if (reply.value.is_error()) return take_error(lane, asked);
-  int64_t server_us = 0;
-  const std::string time = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "";
-  std::from_chars(time.data(), time.data() + time.size(), server_us);
+  const int64_t server_us = redis_store_number(reply.value, 0);
+  // The time, the progress and the highest number come before the answers.
   const size_t parts = reply.value.arr_size();
-  if (parts < 3 || parts > lane.under_way + 2 || server_us == 0) {
+  if (parts < 4 || parts > lane.under_way + 3 || server_us == 0) {
     fail(EILSEQ, asked.node->link.name() + ": a reply makes no sense");
     fail_lane(lane, true);
     return false;
   }
   learn_time(*asked.node, reply, server_us);
-  const std::string progress = reply.value[1].string_value();
-  std::from_chars(progress.data(), progress.data() + progress.size(),
-                  opened_.progress[asked.shard]);
+  opened_.progress[asked.shard] = redis_store_number(reply.value, 1);
+  opened_.last[asked.shard] = redis_store_number(reply.value, 2);
   const int64_t ahead_us = test_clock_ == nullptr ? asked.node->offset_us - offset_us_.load() : 0;
   // The script may have left the last ones for the next one.
-  const size_t answered = parts - 2;
+  const size_t answered = parts - 3;
   for (size_t i = 0; i < answered; i++) {
     auto& [job, part] = lane.waiting[lane.done + i];
-    part->reply = std::move(reply.value[i + 2]);
+    part->reply = std::move(reply.value[i + 3]);
     part->ahead_us = ahead_us;
     job->answered++;
   }

@@ -59,6 +59,7 @@ struct RedisStoreOpening::Way {
   RedisStoreNodes& nodes;
   const RedisStorePlace& place;
   const std::string& time;
+  const std::vector<int64_t>& last;
   const std::string session = {};  // empty: it was open before
   const std::string remembered = {};
   const std::string name = "the store \"" + place.name_space + "\"";
@@ -79,7 +80,7 @@ struct RedisStoreOpening::Way {
       return redis_store_command(
           "EVAL", redis_store_opening(), place, shard,
           {store_id, count, std::to_string(shard), may_make ? "make" : "find", node.about.identity,
-           time, done, session, remembered});
+           time, done, session, remembered, std::to_string(shard < last.size() ? last[shard] : 0)});
     };
     return question;
   }
@@ -94,7 +95,7 @@ struct RedisStoreOpening::Way {
 int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
                             const std::string& time, const std::string& session, size_t remembered,
                             std::string* message) {
-  const Way way{nodes, place, time, id.empty() ? session : "", std::to_string(remembered)};
+  const Way way{nodes, place, time, last, id.empty() ? session : "", std::to_string(remembered)};
   bool complete = false;
   has_lost = false;
   int error = open_first(way, create, &complete, message);
@@ -105,12 +106,12 @@ int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place
 }
 
 void RedisStoreOpening::note(size_t shard, const protocol::RedisValue& opened) {
-  int64_t present = 0;
-  const std::string text = opened.arr_size() > 4 ? opened[4].string_value() : "";
-  std::from_chars(text.data(), text.data() + text.size(), present);
+  const int64_t present = redis_store_number(opened, 4);
   progress.resize(shards);
+  last.resize(shards);
   has_lost = has_lost || present < progress[shard];
   progress[shard] = present;
+  last[shard] = redis_store_number(opened, 5);
 }
 
 int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
@@ -147,7 +148,7 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                         message);
   }
   if (opened.word == "layout") return way.refuse_layout(first, opened, message);
-  if (opened.word == "ok" && opened.value->arr_size() == 5) {
+  if (opened.word == "ok" && opened.value->arr_size() == 6) {
     count = (*opened.value)[2].string_value();
     std::from_chars(count.data(), count.data() + count.size(), shards);
   }
@@ -189,7 +190,7 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
   // Its identity may have changed since it was read. Two processes that knew different ones would
   // open the shard in turn for ever.
   if (const int error = node.about.read(node.link, place.kind, message)) return error;
-  const Way way{nodes, place, time};
+  const Way way{nodes, place, time, last};
   const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
   OpenedShard opened;
   if (const int error = OpenedShard::read(asked, &opened, message)) return error;

@@ -13,14 +13,17 @@ namespace workflow {
 
 // Opens the shards of a store, or creates them. Opening a shard records the server it is on. On
 // another server than before, a shard refuses all requests (NEWSERVER) until it has been opened
-// there, which raises its epoch.
+// there, which raises its epoch. The same holds on a server that has lost numbers which this
+// process knows: it was a replica meanwhile, for instance, and connections to it have lived on.
 //
 // Plain data, and functions that block.
 struct RedisStoreOpening {
   std::string id;  // of the store
   size_t shards = 0;
-  // How far each shard was, as far as this process knows. See RedisStoreScripts.h.
+  // How far each shard was, and the highest number that it had given out, as far as this process
+  // knows. See RedisStoreScripts.h.
   std::vector<int64_t> progress;
+  std::vector<int64_t> last;
   bool has_lost = false;  // some shard was not so far any more when it was opened again
 
   // Opens all shards. `known_id`: the id of the store, if it was open before: then it must be

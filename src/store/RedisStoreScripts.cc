@@ -7,7 +7,7 @@ namespace workflow {
 namespace {
 
 constexpr const char* kOpening = R"lua(#!lua flags=allow-oom
-local id, shards, shard, may, server, time, done, session, remembered = unpack(ARGV)
+local id, shards, shard, may, server, time, done, session, remembered, known = unpack(ARGV)
 local meta = KEYS[1]
 if time == '' then
   local now = redis.call('TIME')
@@ -31,7 +31,8 @@ if found[1] ~= '3' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard or not found[7] then return {'other'} end
 local last = tonumber(found[5])
-if found[6] ~= server then
+local rises = found[6] ~= server or last < tonumber(known)
+if rises then
   -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch
   -- rises, so that none is given out twice: past all that may have been given out since `time`.
   -- That is less than one number in a microsecond, and 2^30 more if the clocks of the servers
@@ -41,7 +42,7 @@ if found[6] ~= server then
 end
 -- As in every script.
 if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end
-if found[6] ~= server then
+if rises then
   redis.call('HSET', meta, 'last', string.format('%.0f', last), 'server', server, 'time', time)
 end
 if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
@@ -59,7 +60,8 @@ if remembered and remembered ~= '' and tonumber(remembered) > most then
   redis.call('HSET', meta, 'remembered', remembered)
 end
 local now = redis.call('HMGET', meta, 'complete', 'position', 'uses')
-return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])}
+return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3]),
+        string.format('%.0f', last)}
 )lua";
 
 // The other requests, and the main part.
@@ -299,12 +301,12 @@ function requests.K(arguments)
 end
 
 -- What many requests look for is read at once.
-fetch({cmsgpack.unpack(ARGV[9])})
-look_ahead({cmsgpack.unpack(ARGV[10])})
+fetch({cmsgpack.unpack(ARGV[10])})
+look_ahead({cmsgpack.unpack(ARGV[11])})
 
-local replies = {text('%.0f', now), ''}
+local replies = {text('%.0f', now), '', ''}
 local function carry_out(letter, ...) return requests[letter](...) end
-for i = 11, #ARGV do
+for i = 12, #ARGV do
   if looked_at > ENOUGH then break end
   replies[i - 8] = carry_out(cmsgpack.unpack(ARGV[i]))
   trim_ended()
@@ -323,7 +325,7 @@ for n = 1, 7 do
     break
   end
 end
-replies[2] = text('%.0f', position + uses)
+replies[2], replies[3] = text('%.0f', position + uses), after[1]
 -- Other processes look once a second anyway.
 if has_marked or earliest <= pad(now + 1100000) then redis.pcall('PUBLISH', channel, sender) end
 return replies

@@ -37,10 +37,13 @@ inline constexpr const char* kRedisStoreKeys[] = {
 // shards, or empty for that of the store, 3 this shard, 4 what may be done if there is none ("make"
 // or "find"), 5 the identity of the server, 6 the present time, or empty for that of the server,
 // 7 "done" if the store is complete now, 8 the session that opens it for the first time, or empty,
-// 9 how many requests it wants to be remembered. Returns {word, id, shards, complete, progress}.
+// 9 how many requests it wants to be remembered, 10 the highest number that the shard is known to
+// have given out. Returns {word, id, shards, complete, progress, last}. The epoch rises if the
+// server is another one than before, or does not know of number 10.
 //
-// The progress of a shard is how many requests of users and ends of timers it has seen. It never
-// goes back, unless the server loses something.
+// The progress of a shard is how many requests of users and ends of timers it has seen. `last` is
+// the highest number of a timer or fence that it has given out. Neither goes back, unless the server
+// loses something.
 //
 // A store of another layout is left as it is.
 //
@@ -52,10 +55,11 @@ const std::string& redis_store_opening();
 // server, 3 how many requests and ended timers are remembered, 4 the session that asks, 5 "full" if
 // nothing may be stored, 6 the channel for news, 7 the identity of the server, 8 how many
 // microseconds its clock is ahead of the time of the store, or empty if that is not known,
-// 9 numbers of timers and 10 names that the requests are about, to be read together; then one
-// argument for each request: its letter and its arguments. From the ninth on they are MessagePack.
-// Returns {time, progress, one answer for each request}, or the error NEWSERVER if the shard has
-// not been opened on this server. After requests about names with very many timers it leaves out
+// 9 the highest number that the shard is known to have given out, 10 numbers of timers and 11 names
+// that the requests are about, to be read together; then one argument for each request: its letter
+// and its arguments. From the tenth on they are MessagePack. Returns {time, progress, last, one
+// answer for each request}. If the shard has not been opened on this server, or has lost numbers
+// since, it returns the error NEWSERVER and has done nothing. After requests about names with very many timers it leaves out
 // those that follow, and has not begun with them; but never the first one.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the

@@ -67,6 +67,14 @@ int redis_store_failure(const RedisStoreLink& link, const RedisStoreLink::Reply&
   return 0;
 }
 
+int64_t redis_store_number(const protocol::RedisValue& array, size_t element) {
+  if (element >= array.arr_size()) return 0;
+  const std::string digits = array[element].string_value();
+  int64_t number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return number;
+}
+
 RedisStoreError RedisStoreError::of(const std::string& text) {
   static constexpr struct {
     std::string_view code;

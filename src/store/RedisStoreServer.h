@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "store/RedisStoreLink.h"
@@ -41,6 +43,9 @@ struct RedisStoreError {
 // Why a server has given no usable reply, with a message that names it; 0 if it has given one.
 int redis_store_failure(const RedisStoreLink& link, const RedisStoreLink::Reply& reply,
                         std::string* message);
+
+// The number in an element of an array, in decimal digits; 0 if there is none.
+int64_t redis_store_number(const protocol::RedisValue& array, size_t element);
 
 // The value of a line "name:value" of what INFO says; empty if there is none.
 std::string redis_info_field(const std::string& info, const std::string& name);

@@ -12,8 +12,10 @@ local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] ==
 local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'ends',
                   'answers', 'server', 'remembered')
 if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not there any more') end
-if meta[9] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
 local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])
+if meta[9] ~= ARGV[7] or last < tonumber(ARGV[9]) then
+  return redis.error_reply('NEWSERVER the epoch has to rise first')
+end
 local since, dropped = tonumber(meta[5]), meta[6] == '1'
 -- Lua counts exactly up to 2^53. That leaves 2^31 numbers, more than one script can give out.
 if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end

@@ -26,7 +26,9 @@ using redis_test::RedisServer;
 using redis_test::run;
 using store_test::ask;
 using store_test::carry_out;
+using store_test::claim_request;
 using store_test::durable;
+using store_test::kSecondUs;
 using store_test::names;
 using store_test::open_backend;
 using store_test::timer;
@@ -34,6 +36,8 @@ using store_test::url_of;
 using test_support::eventually;
 using testing::HasSubstr;
 using workflow::AskRequest;
+using workflow::ClaimRequest;
+using workflow::FinishRequest;
 using workflow::kNeverUs;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
@@ -74,6 +78,39 @@ TEST(RedisStoreReceipts, NameReplicasOnlyThatHaveIt) {
     EXPECT_TRUE(ask(*later, question).found);
     return later->receipt().to_string() == "replicas(1)";
   }));
+}
+
+// It loses the end of its data without a restart, and connections to it live on. A fence that it
+// gave out before is not given out again.
+TEST(RedisStoreReceipts, AServerThatWasAReplicaMeanwhileGivesNoFenceTwice) {
+  RedisServer server({.on = RedisServer::On::kTcp});
+  RedisServer other(redis_test::replica_of(server));
+  ASSERT_TRUE(redis_test::is_in_sync(other));
+  const auto backend = open_backend(server.url() + "?namespace=app&shards=1");
+  ask(*backend, timer("kept", backend->now_us() - kSecondUs));
+  ASSERT_TRUE(eventually([&] { return run(other.url(), {"ZCARD", "{app:0}:names"}).text == "1"; }));
+  ASSERT_EQ(run(other.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+  const ClaimRequest lost = ask(*backend, claim_request(1));
+  ASSERT_EQ(lost.claimed.size(), 1U);
+
+  const std::string port = std::to_string(other.port());
+  ASSERT_EQ(run(server.url(), {"REPLICAOF", "127.0.0.1", port}).text, "OK");
+  ASSERT_TRUE(redis_test::is_in_sync(server));
+  ASSERT_EQ(run(server.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+
+  ClaimRequest request = claim_request(1);
+  StoreFailure failure;
+  // If this has taken long, the store connects anew first.
+  if (!carry_out(*backend, request, &failure)) {
+    ASSERT_TRUE(store_test::reopens(*backend));
+    request = ask(*backend, claim_request(1));
+  }
+  ASSERT_EQ(request.claimed.size(), 1U);
+  EXPECT_GT(request.claimed[0].run.fence, lost.claimed[0].run.fence);
+  FinishRequest late;
+  late.run = lost.claimed[0].run;
+  EXPECT_FALSE(ask(*backend, late).accepted);
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"kept"});
 }
 
 // The file to which the server appends.
