@@ -52,6 +52,7 @@ using store_test::reopens;
 using store_test::timer;
 using store_test::why_not;
 using test_support::eventually;
+using testing::AllOf;
 using testing::HasSubstr;
 using workflow::AskRequest;
 using workflow::ClaimRequest;
@@ -396,6 +397,33 @@ TEST(RedisStoreCluster, WhatReplicasHaveOutlivesTheirMaster) {
   const uint64_t after = ask(*backend, timer(elsewhere, kNeverUs)).timer;
   EXPECT_GT(after, before);
   EXPECT_EQ(after / kShards / kEpoch, 0U);
+}
+
+TEST(RedisStoreCluster, EachMasterCounts) {
+  RedisCluster cluster({.masters = 2, .arguments = {"--appendonly", "yes"}});
+  const std::string url = cluster.store_url("namespace=app&shards=4");
+  const auto set = [&cluster](size_t node, const std::string& name, const std::string& value) {
+    EXPECT_EQ(run(cluster.node(node).url(), {"CONFIG", "SET", name, value}).text, "OK");
+  };
+  const auto receipt = [&url] {
+    const auto backend = open_backend(url);
+    ask(*backend, timer("a", kNeverUs));
+    return backend->receipt().to_string();
+  };
+  for (size_t node = 0; node < cluster.masters(); node++) {
+    set(node, "maxmemory-policy", "allkeys-lru");
+    const std::string port = ":" + std::to_string(cluster.node(node).port());
+    EXPECT_THAT(why_not(url), AllOf(HasSubstr(port), HasSubstr("maxmemory-policy")));
+    set(node, "maxmemory-policy", "noeviction");
+  }
+  // The least of all is said, wherever the timer is.
+  EXPECT_EQ(receipt(), "everysec");
+  set(0, "appendfsync", "always");
+  EXPECT_EQ(receipt(), "everysec");
+  set(1, "appendfsync", "always");
+  EXPECT_EQ(receipt(), "fsync");
+  set(0, "appendonly", "no");
+  EXPECT_EQ(receipt(), "memory");
 }
 
 // A lease must not run down while replicas are waited for, and the claim has no part in it.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,7 +39,12 @@ inline std::unique_ptr<workflow::StoreBackend> open_backend(
   options.session = session;
   options.changed = std::move(changed);
   std::string why;
-  auto backend = try_to_open(url, options, &why);
+  std::unique_ptr<workflow::StoreBackend> backend;
+  // A server that was silent for a moment may have been replaced meanwhile: EAGAIN.
+  test_support::eventually([&] {
+    backend = try_to_open(url, options, &why);
+    return backend || why.find(std::to_string(EAGAIN) + " ") != 0;
+  });
   EXPECT_NE(backend, nullptr) << why;
   return backend;
 }
@@ -107,6 +113,8 @@ inline bool reopens(workflow::StoreBackend& backend) {
     return backend.reopen(&message) == 0;
   });
 }
+
+inline constexpr const char* kOneShard = "&namespace=app&shards=1";
 
 inline std::string url_of(const redis_test::RedisServer& server,
                           const std::string& more = "&namespace=app&shards=3") {

@@ -36,6 +36,8 @@ using store_test::cancel_request;
 using store_test::carry_out;
 using store_test::claim_request;
 using store_test::kEpoch;
+using store_test::kHourUs;
+using store_test::kOneShard;
 using store_test::names;
 using store_test::open_backend;
 using store_test::reopens;
@@ -54,7 +56,6 @@ using workflow::StoreBackendOptions;
 using workflow::StoreFailure;
 using workflow::StoreRequest;
 
-constexpr const char* kOneShard = "&namespace=app&shards=1";
 constexpr const char* kMeta = "{app:0}:meta";
 
 std::string field(const RedisServer& server, const std::string& name) {
@@ -155,6 +156,83 @@ TEST(RedisStore, WhatIsGivenOutIsNotedWithItsTime) {
 }
 
 // --- what is remembered ---
+
+TEST(RedisStore, NothingIsRememberedIfNothingShallBe) {
+  RedisServer server;
+  StoreBackendOptions options;
+  options.session = 1;
+  options.remembered = 0;
+  std::string why;
+  const auto backend = store_test::try_to_open(url_of(server, kOneShard), options, &why);
+  ASSERT_NE(backend, nullptr) << why;
+  ScheduleRequest schedule = timer("a", backend->now_us() + kHourUs);
+  ask(*backend, schedule, 1);
+  EXPECT_EQ(ask(*backend, cancel_request("a"), 2).answers.at(0).verdict, WFStoreVerdict::kWon);
+  const CancelRequest unknown = ask(*backend, cancel_request("a"), 3);
+  EXPECT_EQ(unknown.answers.at(0).verdict, WFStoreVerdict::kUnknown);
+  for (const char* key : {"answers", "order", "ended", "ring", "timers", "names", "queue"}) {
+    EXPECT_EQ(run(server.url(), {"EXISTS", std::string("{app:0}:") + key}).text, "0") << key;
+  }
+}
+
+// Answers do not show whether what is forgotten takes room still.
+TEST(RedisStore, WhatIsForgottenIsRemoved) {
+  RedisServer server;
+  StoreBackendOptions options;
+  options.session = 1;
+  options.remembered = 10;
+  std::string why;
+  const auto backend = store_test::try_to_open(url_of(server, kOneShard), options, &why);
+  ASSERT_NE(backend, nullptr) << why;
+  const auto size = [&server](const char* command, const std::string& key) {
+    return run(server.url(), {command, "{app:0}:" + key}).value.int_value();
+  };
+  uint64_t id = 0;
+  const auto end_timers = [&](const std::string& prefix, int differ) {
+    for (int i = 0; i < 300; i++) {
+      const std::string name = prefix + std::to_string(i % differ);
+      ask(*backend, timer(name, kNeverUs), ++id);
+      ask(*backend, cancel_request(name), ++id);
+    }
+    EXPECT_LE(size("LLEN", "ring"), 11);
+    EXPECT_LE(size("HLEN", "order"), 11);
+    EXPECT_LE(size("HLEN", "answers"), 2);  // a hundred numbers in each
+  };
+  end_timers("", 300);
+  EXPECT_LE(size("HLEN", "ended"), 11);
+  end_timers("again", 1);
+  EXPECT_EQ(size("HLEN", "ended"), 1);
+  for (const char* key : {"timers", "names", "queue", "marked", "leased", "payloads"}) {
+    EXPECT_EQ(size("EXISTS", key), 0) << key;
+  }
+}
+
+TEST(RedisStore, OneBatchMayAskMoreThanIsRemembered) {
+  RedisServer server;
+  StoreBackendOptions options;
+  options.session = 1;
+  options.remembered = 2;
+  std::string why;
+  const auto backend = store_test::try_to_open(url_of(server, kOneShard), options, &why);
+  ASSERT_NE(backend, nullptr) << why;
+  std::vector<StoreRequest> batch(5);
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    requests.push_back(&request);
+    request.id = {1, requests.size()};
+    request.what = timer(std::to_string(requests.size()), kNeverUs);
+  }
+  ASSERT_TRUE(backend->execute(requests));
+  EXPECT_EQ(run(server.url(), {"HGET", "{app:0}:meta", "answers"}).value.string_value(), "2");
+  for (uint64_t id = 1; id <= 5; id++) {
+    AskRequest question;
+    question.asked = {1, id};
+    StoreFailure failure;
+    carry_out(*backend, question, &failure);
+    EXPECT_EQ(question.found, id > 3) << id;
+    EXPECT_EQ(failure.error == 0, id > 3) << id;
+  }
+}
 
 class Remembering {
  public:

@@ -39,6 +39,7 @@ using store_test::carry_out;
 using store_test::claim_request;
 using store_test::durable;
 using store_test::kHourUs;
+using store_test::kOneShard;
 using store_test::kSecondUs;
 using store_test::names;
 using store_test::open_backend;
@@ -156,7 +157,7 @@ TEST(RedisStore, ManyShardsAreOneStore) {
 // Small payloads are kept with their timers, and large ones beside them.
 TEST(RedisStore, PayloadsOfAnySizeComeBack) {
   RedisServer server;
-  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const auto backend = open_backend(url_of(server, kOneShard));
   const int64_t now_us = backend->now_us();
   const std::vector<size_t> sizes = {0, 1, 200, 201, 65536};
   for (const size_t size : sizes) {
@@ -192,7 +193,7 @@ TEST(RedisStore, PayloadsOfAnySizeComeBack) {
 // Texts are packed in ways that differ with their lengths.
 TEST(RedisStore, NamesAndPayloadsOfAnyBytesComeBack) {
   RedisServer server;
-  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const auto backend = open_backend(url_of(server, kOneShard));
   const int64_t now_us = backend->now_us();
   std::string bytes;
   for (int byte = 0; byte < 256; byte++) {
@@ -223,7 +224,7 @@ TEST(RedisStore, NamesAndPayloadsOfAnyBytesComeBack) {
 // What a script has stored, claimed and ended is seen by its later requests.
 TEST(RedisStore, RequestsOfOneScriptSeeEachOther) {
   RedisServer server;
-  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const auto backend = open_backend(url_of(server, kOneShard));
   const int64_t now_us = backend->now_us();
   std::vector<StoreRequest> batch(9);
   batch[0].what = timer("a", now_us - kSecondUs);
@@ -288,53 +289,6 @@ TEST(RedisStore, TimesThatLuaCannotCountStayExact) {
     const auto due =
         std::chrono::duration_cast<std::chrono::microseconds>(info.due.time_since_epoch());
     EXPECT_EQ(std::to_string(due.count()), info.name);
-  }
-}
-
-TEST(RedisStore, NothingIsRememberedIfNothingShallBe) {
-  RedisServer server;
-  StoreBackendOptions options;
-  options.session = 1;
-  options.remembered = 0;
-  std::string why;
-  const auto backend =
-      store_test::try_to_open(url_of(server, "&namespace=app&shards=1"), options, &why);
-  ASSERT_NE(backend, nullptr) << why;
-  ScheduleRequest schedule = timer("a", backend->now_us() + kHourUs);
-  ask(*backend, schedule, 1);
-  EXPECT_EQ(ask(*backend, cancel_request("a"), 2).answers.at(0).verdict, WFStoreVerdict::kWon);
-  const CancelRequest unknown = ask(*backend, cancel_request("a"), 3);
-  EXPECT_EQ(unknown.answers.at(0).verdict, WFStoreVerdict::kUnknown);
-  for (const char* key : {"answers", "order", "ended", "ring", "timers", "names", "queue"}) {
-    EXPECT_EQ(run(server.url(), {"EXISTS", std::string("{app:0}:") + key}).text, "0") << key;
-  }
-}
-
-TEST(RedisStore, OneBatchMayAskMoreThanIsRemembered) {
-  RedisServer server;
-  StoreBackendOptions options;
-  options.session = 1;
-  options.remembered = 2;
-  std::string why;
-  const auto backend =
-      store_test::try_to_open(url_of(server, "&namespace=app&shards=1"), options, &why);
-  ASSERT_NE(backend, nullptr) << why;
-  std::vector<StoreRequest> batch(5);
-  std::vector<StoreRequest*> requests;
-  for (StoreRequest& request : batch) {
-    requests.push_back(&request);
-    request.id = {1, requests.size()};
-    request.what = timer(std::to_string(requests.size()), kNeverUs);
-  }
-  ASSERT_TRUE(backend->execute(requests));
-  EXPECT_EQ(run(server.url(), {"HGET", "{app:0}:meta", "answers"}).value.string_value(), "2");
-  for (uint64_t id = 1; id <= 5; id++) {
-    AskRequest question;
-    question.asked = {1, id};
-    StoreFailure failure;
-    carry_out(*backend, question, &failure);
-    EXPECT_EQ(question.found, id > 3) << id;
-    EXPECT_EQ(failure.error == 0, id > 3) << id;
   }
 }
 
@@ -403,7 +357,7 @@ TEST(RedisStore, WhatWasStoredOutlivesTheServer) {
 // whole.
 TEST(RedisStore, ALogThatWasCutShortIsAStoreOfAnEarlierTime) {
   RedisServer server(durable());
-  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const auto backend = open_backend(url_of(server, kOneShard));
   const int64_t now_us = backend->now_us();
   ask(*backend, timer("kept", now_us - kSecondUs));
   const ClaimRequest before = ask(*backend, claim_request(1));
@@ -521,7 +475,7 @@ TEST(RedisStore, AStoreThatMeetsDamageStartsNothingAndTakesNothing) {
   RedisServer server;
   std::string message;
   const std::unique_ptr<WFTimerStore> store(
-      WFTimerStore::open(url_of(server, "&namespace=app&shards=1"), &message));
+      WFTimerStore::open(url_of(server, kOneShard), &message));
   ASSERT_TRUE(store) << message;
   const WFStoreResult stored = store->schedule({"lost", std::chrono::milliseconds(1), "kind"});
   ASSERT_TRUE(stored.ok());
@@ -592,7 +546,7 @@ TEST(RedisStore, AStoreOfAnotherLayoutIsRefusedAndNotChanged) {
 // processes which have it open must open it again.
 TEST(RedisStore, ALayoutThatChangesMeanwhileIsRefused) {
   RedisServer server;
-  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const auto backend = open_backend(url_of(server, kOneShard));
   run(server.url(), {"HSET", "{app:0}:meta", "layout", "4", "server", "4 of a later version"});
   ScheduleRequest refused = timer("a", kNeverUs);
   StoreFailure failure;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,16 @@ class SqliteRules : public ::testing::Test {
   WHAT ask(WHAT what, uint64_t number = 0) {
     failure_ = StoreFailure();
     return carry_out(*backend_, std::move(what), number, 1, &failure_);
+  }
+
+  // Closes the store, and lets `what` look into its file.
+  void with_file(const std::function<void(workflow::SqliteConnection&)>& what) {
+    backend_.reset();
+    workflow::SqliteFile file(directory_.path("timers"), {});
+    ASSERT_EQ(file.open(&message_), 0) << message_;
+    what(file.connection());
+    EXPECT_EQ(file.connection().code(), SQLITE_OK);
+    file.close();
   }
 
   int64_t now() const { return clock_.us; }
@@ -117,6 +128,22 @@ TEST_F(SqliteRules, SessionsAreForgottenWhenThereAreVeryMany) {
   EXPECT_TRUE(ask(asked).found);
 }
 
+// Answers do not show whether what is forgotten takes room still.
+TEST_F(SqliteRules, WhatIsForgottenIsRemoved) {
+  options_.remembered = 10;
+  open();
+  for (uint64_t i = 1; i <= 300; i++) {
+    ask(schedule("timer " + std::to_string(i), now()), 2 * i);
+    ask(cancel("timer " + std::to_string(i)), 2 * i + 1);
+    ASSERT_EQ(failure_.error, 0);
+  }
+  with_file([](workflow::SqliteConnection& file) {
+    EXPECT_EQ(file.number("SELECT count(*) FROM done"), 10);
+    EXPECT_EQ(file.number("SELECT count(*) FROM answers"), 10);
+    EXPECT_EQ(file.number("SELECT count(*) FROM timers"), 0);
+  });
+}
+
 TEST_F(SqliteRules, TheSessionThatIsInUseIsNotForgottenWhenTheClockIsSetBack) {
   constexpr uint64_t kSessions = 300;
   for (uint64_t session = 2; session <= kSessions; session++) {
@@ -174,14 +201,6 @@ TEST_F(SqliteRules, ManyDueTimersAreCountedFromTimeToTime) {
 }
 
 TEST_F(SqliteRules, AFileOfAnOlderVersionGetsTheIndexOfLeases) {
-  const auto with_file = [&](const auto& what) {
-    backend_.reset();
-    workflow::SqliteFile file(directory_.path("timers"), {});
-    ASSERT_EQ(file.open(&message_), 0) << message_;
-    what(file.connection());
-    EXPECT_EQ(file.connection().code(), SQLITE_OK);
-    file.close();
-  };
   with_file([](workflow::SqliteConnection& file) { file.run("DROP INDEX timers_leased"); });
   open();
   with_file([](workflow::SqliteConnection& file) {
