@@ -258,9 +258,7 @@ TEST(ClockRace, EveryTimerEndsOnceTheClocksArePastAllDeadlines) {
 
 TEST(ClockRace, StoppedMeanwhile) {
   const uint64_t count = rounds(200);
-  const auto enough = [count](const Totals& totals) {
-    return std::min({totals.succeeded, totals.failed, totals.aborted}) > count;
-  };
+  const Enough enough = each_outcome(count);
   EXPECT_TRUE(enough(run_stopped_rounds(count, 6000, begin<ClockRound>(true), enough)));
 }
 

@@ -166,8 +166,8 @@ TEST(Handover, NoConnectionIsRefusedAndNoRequestLost) {
   EXPECT_LE(counts.by_a, by_a + 8);
   EXPECT_EQ(counts.refused, 0);
   EXPECT_EQ(counts.lost, 0);
-  // Once a client at most, or hardly more often.
-  EXPECT_LE(counts.repeated, 16);
+  // A client is told a few times at most, however slow the server that leaves is.
+  EXPECT_LE(counts.repeated, 40);
   EXPECT_TRUE(b.command());
   EXPECT_EQ(b.exit_code(), 0);
 }

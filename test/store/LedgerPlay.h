@@ -34,7 +34,8 @@ inline void play(LedgerRounds& ledger, int64_t rounds,
                  const std::function<void(int64_t)>& play_round,
                  const std::function<bool()>& saw_enough) {
   bool has_store = false;
-  for (int64_t round = 0; round < rounds || (!saw_enough() && round < 10 * rounds); round++) {
+  int64_t round = 0;
+  for (; round < rounds || (!saw_enough() && round < 10 * rounds); round++) {
     if (!has_store) {
       begin_store(round);
     }
@@ -45,7 +46,7 @@ inline void play(LedgerRounds& ledger, int64_t rounds,
       ASSERT_EQ(ledger.end_store(), "") << "WORKFLOW_TEST_SEED=" << test_support::test_seed();
     }
   }
-  ledger.print(rounds);
+  ledger.print(round);
   EXPECT_TRUE(saw_enough());
 }
 

@@ -108,7 +108,7 @@ class StoreFaultyDisks : public testing::TestWithParam<bool> {
     const std::string line = child->line().value_or("nothing");
     // The store may not have been opened because of the fault.
     EXPECT_TRUE(line == "begun" || line.find("error ") == 0) << line;
-    ::usleep(static_cast<useconds_t>(random_.below(kSanitized ? 200'000 : 80'000)));
+    ::usleep(static_cast<useconds_t>(random_.below(kSanitized ? 600'000 : 80'000)));
     child->kill();
   }
 

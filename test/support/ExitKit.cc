@@ -74,7 +74,8 @@ void say_outcomes_at_the_end() {
 std::string play(const std::string& scenario, const Variables& variables) {
   Variables all = variables;
   all.push_back(kScenarioVariable + ("=" + scenario));
-  const test_support::ChildResult result = test_support::run_self(all, std::chrono::seconds(100));
+  const std::chrono::seconds most(test_support::kSanitized ? 500 : 100);
+  const test_support::ChildResult result = test_support::run_self(all, most);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   return result.output;
 }

@@ -102,7 +102,7 @@ std::string play(const std::string& scenario, const Variables& variables = {});
 // than `limit`, which is less than anything the stop could wait for and more than it takes on a
 // busy machine. Returns what the child said before it said how long the stop took.
 std::string play_promptly(const std::string& scenario, const Variables& variables = {},
-                          std::chrono::milliseconds limit = std::chrono::seconds(2));
+                          std::chrono::milliseconds limit = std::chrono::seconds(10));
 
 // How often a test plays a scenario that ends otherwise each time. WORKFLOW_EXIT_TIMES replaces
 // the number.

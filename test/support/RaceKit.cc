@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -71,6 +72,12 @@ void Totals::add(const Round& round) {
 void Totals::print() const {
   std::printf("%zu tasks: %zu succeeded, %zu failed, %zu aborted\n", tasks, succeeded, failed,
               aborted);
+}
+
+Enough each_outcome(size_t many) {
+  return [many](const Totals& totals) {
+    return std::min({totals.succeeded, totals.failed, totals.aborted}) > many;
+  };
 }
 
 bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const Enough& enough) {

@@ -85,6 +85,9 @@ struct Totals {
 // that takes depends on the seed and on how busy the machine is.
 using Enough = std::function<bool(const Totals&)>;
 
+// Enough is that each outcome was seen more than `many` times.
+Enough each_outcome(size_t many);
+
 // Whether another round follows. A race runs `count` rounds. If `enough` is set and returns false
 // then, the race goes on until it returns true, for at most 20 * `count` rounds.
 bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const Enough& enough);
