@@ -76,7 +76,7 @@ class StoreStopped : public testing::TestWithParam<const char*> {
 
 TEST_P(StoreStopped, TheAcknowledgementOfAWorkerStoppedBeyondItsLeaseIsRefused) {
   SeenRuns runs;
-  const StorePtr store = store_test::open_store(url(), short_lease());
+  const StorePtr store = store_test::open_store(url());
   ASSERT_TRUE(store->schedule({"tea", seconds(0), "kind"}).ok());
   SqliteChild worker({"STOPPED_URL=" + url()});
   ASSERT_EQ(worker.line(), "began 1");
