@@ -18,7 +18,7 @@ namespace workflow {
 // that thread (see Pages).
 //
 // Here each thread keeps at most two batches of free blocks of each size. All other free blocks are
-// in Slabs, which return empty memory to the kernel.
+// in Slabs, which give empty memory back to Pages.
 //
 // Sizes are rounded up, to multiples of 8 up to kLargestFine, and of 64 above.
 //

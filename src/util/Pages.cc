@@ -113,10 +113,10 @@ class Kept {
   Piece* first_ = nullptr;
   size_t count_ = 0;
 };
-constinit Kept kept;
+constinit Kept kept_pieces;
 
 void* take_piece() {
-  void* const pages = kept.take();
+  void* const pages = kept_pieces.take();
   return pages ? pages : map_aligned();
 }
 
@@ -133,14 +133,14 @@ void Pages::give(void* pages) noexcept {
   count_.fetch_sub(1, std::memory_order_relaxed);
   if (plain()) {
     ::operator delete (pages, std::align_val_t{kSize});
-  } else if (!kept.give(pages)) {
+  } else if (!kept_pieces.give(pages)) {
     unmap(pages, kSize);
     unmapped.store(static_cast<char*>(pages), std::memory_order_relaxed);
   }
 }
 
 size_t Pages::kept_count() {
-  return kept.count();
+  return kept_pieces.count();
 }
 
 }  // namespace workflow

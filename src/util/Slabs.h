@@ -13,8 +13,8 @@ namespace workflow {
 //
 // A slab is empty when all of its blocks are free. One empty slab is kept for every two slabs in
 // use, and up to kLeastEmpty are kept in any case, so that objects which are created and destroyed
-// repeatedly do not need new memory each time. All other empty slabs are returned to the kernel one
-// by one.
+// repeatedly do not need new memory each time. All other empty slabs are given back to Pages one by
+// one.
 //
 // Blocks are taken and given back in batches, because locking and finding the slab cost more than
 // the rest of the work for one block. A batch is a linked list through its blocks.

@@ -12,7 +12,7 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
-// The memory of many timers returns to the system when they have gone.
+// The memory of many timers returns to Pages when they have gone.
 
 using std::chrono::hours;
 using std::chrono::milliseconds;

@@ -3,13 +3,15 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 
 #include "support/Sanitizers.h"
+#include "util/Pages.h"
 
 namespace test_support {
 
-// Returns the resident memory of this process, in KiB.
+// Returns the resident memory of this process in KiB, without what Pages keeps for later.
 inline long resident_kib() {
   long pages = 0;
   long resident = 0;
@@ -19,7 +21,8 @@ inline long resident_kib() {
     }
     std::fclose(file);
   }
-  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
+  const size_t kept = workflow::Pages::kept_count() * workflow::Pages::kSize;
+  return resident * (::sysconf(_SC_PAGESIZE) / 1024) - static_cast<long>(kept / 1024);
 }
 
 // Like resident_kib(), without the memory that malloc keeps for later.
