@@ -483,8 +483,8 @@ class WFTimerStore {
 
   // Lists timers whose names begin with `prefix`, in the order of their names and then of their
   // numbers: at most `max` of them, and at most 10,000, after the place that `cursor` names. It
-  // stops earlier when they have some 16 MB; with shards, so much of each. As long as there are
-  // more, the answer has a cursor.
+  // stops earlier when they have some 16 MB, or in a Redis 16 MB from each shard. As long as there
+  // are more, the answer has a cursor.
   WFStoreTask *create_list_task(const std::string &prefix, const std::string &cursor, size_t max,
                                 Callback callback);
   WFStoreResult list(const std::string &prefix, const std::string &cursor = {}, size_t max = 1000);

@@ -67,12 +67,8 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
     error = opened.open(nodes_, place_, create, time_argument(),
                         redis_store_session(options_.session), options_.remembered, message);
   }
-  if (error == 0 && opened.has_lost && said_fsync_ &&
-      place_.kind == RedisStorePlace::Kind::kServer) {
-    // A failover may do that, and a server that does not sync. This one has broken its word.
-    *message = nodes_.of_shard(0).link.name() +
-               ": the server has lost requests that it had synced: open the store anew to go on";
-    error = EILSEQ;
+  if (error == 0) {
+    error = refuse_broken_word(opened, message);
   }
   if (error == 0) {
     nodes_.set_shards(opened.shards);
@@ -90,6 +86,13 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
     keep_news();
   }
   return error;
+}
+
+int RedisStoreBackend::refuse_broken_word(const RedisStoreOpening& opened, std::string* message) {
+  if (!opened.has_lost || !said_fsync_ || place_.kind != RedisStorePlace::Kind::kServer) return 0;
+  *message = nodes_.of_shard(0).link.name() +
+             ": the server has lost requests that it had synced: open the store anew to go on";
+  return EILSEQ;
 }
 
 int RedisStoreBackend::load_scripts(std::string* message) {
@@ -386,9 +389,16 @@ bool RedisStoreBackend::take_error(Lane& lane, RedisStoreNodes::Question& asked)
   std::string message =
       asked.node->link.name() + ", shard " + std::to_string(asked.shard) + ": " + text;
   if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMaxOpenings) {
+    RedisStoreOpening opened = opened_;
     error.error =
-        opened_.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
-    if (error.error == 0) return true;
+        opened.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
+    if (error.error == 0) {
+      error.error = refuse_broken_word(opened, &message);
+    }
+    if (error.error == 0) {
+      opened_ = std::move(opened);
+      return true;
+    }
   }
   fail(error.error, std::move(message));
   fail_lane(lane, error.in_doubt);

@@ -87,6 +87,9 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreBackend(RedisStorePlace place, const StoreBackendOptions& options, Clock* test_clock);
 
   int connect(bool create, std::string* message);
+  // A failover may lose requests, and so may a server that does not sync. One that has said that it
+  // has synced them has broken its word.
+  int refuse_broken_word(const RedisStoreOpening& opened, std::string* message);
   int load_scripts(std::string* message);
   std::string time_argument() const;
   std::string ahead_argument(const RedisStoreNode& node) const;

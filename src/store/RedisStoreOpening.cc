@@ -117,7 +117,9 @@ void RedisStoreOpening::note(size_t shard, const protocol::RedisValue& opened) {
 int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                                   std::string* message) {
   const std::string known_id = id;
-  id = new_id();
+  if (known_id.empty()) {
+    id = new_id();
+  }
   if (id.empty()) {
     *message = "no random numbers are to be had";
     return EAGAIN;
@@ -186,7 +188,8 @@ int RedisStoreOpening::open_others(const Way& way, bool complete, std::string* m
 
 int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace& place,
                                   size_t shard, RedisStoreNode& node, const std::string& time,
-                                  std::string* message) const {
+                                  std::string* message) {
+  has_lost = false;
   // Its identity may have changed since it was read. Two processes that knew different ones would
   // open the shard in turn for ever.
   if (const int error = node.about.read(node.link, place.kind, message)) return error;
@@ -195,10 +198,12 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
   OpenedShard opened;
   if (const int error = OpenedShard::read(asked, &opened, message)) return error;
   if (opened.word == "layout") return way.refuse_layout(asked, opened, message);
-  return opened.word == "ok" && opened.detail == id
-             ? 0
-             : refuse_store(asked, EILSEQ, way.name + " was removed from the server, or is damaged",
-                            message);
+  if (opened.word != "ok" || opened.detail != id) {
+    return refuse_store(asked, EILSEQ, way.name + " was removed from the server, or is damaged",
+                        message);
+  }
+  note(shard, *opened.value);
+  return 0;
 }
 
 }  // namespace workflow

@@ -13,8 +13,10 @@ namespace workflow {
 
 // Opens the shards of a store, or creates them. Opening a shard records the server it is on. On
 // another server than before, a shard refuses all requests (NEWSERVER) until it has been opened
-// there, which raises its epoch. The same holds on a server that has lost numbers which this
-// process knows: it was a replica meanwhile, for instance, and connections to it have lived on.
+// there, which raises its epoch. A shard also refuses the requests of a process that knows of a
+// higher number than the shard has given out, until that process has opened it again: the server
+// has lost the end of its data. It was a replica meanwhile, for instance, and connections to it
+// have lived on.
 //
 // Plain data, and functions that block.
 struct RedisStoreOpening {
@@ -32,9 +34,10 @@ struct RedisStoreOpening {
   int open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
            const std::string& time, const std::string& session, size_t remembered,
            std::string* message);
-  // Opens one shard again, whose server has changed. `node`: where it is now, as far as is known.
+  // Opens one shard again, whose server has changed or has lost something. `node`: where it is now,
+  // as far as is known.
   int open_again(RedisStoreNodes& nodes, const RedisStorePlace& place, size_t shard,
-                 RedisStoreNode& node, const std::string& time, std::string* message) const;
+                 RedisStoreNode& node, const std::string& time, std::string* message);
 
  private:
   // Where and how it is opened.

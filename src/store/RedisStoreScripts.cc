@@ -30,15 +30,16 @@ if not found[1] or not found[2] or not found[3] or not found[5] then return {'ot
 if found[1] ~= '3' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard or not found[7] then return {'other'} end
-local last = tonumber(found[5])
-local rises = found[6] ~= server or last < tonumber(known)
+-- What is known of another store does not count.
+local last, highest = tonumber(found[5]), found[2] == id and tonumber(known) or 0
+local rises = found[6] ~= server or last < highest
 if rises then
   -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch
   -- rises, so that none is given out twice: past all that may have been given out since `time`.
   -- That is less than one number in a microsecond, and 2^30 more if the clocks of the servers
   -- differ. Whatever the clocks say, 2^38 are enough.
   local since = tonumber(time) - tonumber(found[7])
-  last = last + 1073741824 + math.min(math.max(since, 0), 274877906944)
+  last = math.max(last, highest) + 1073741824 + math.min(math.max(since, 0), 274877906944)
 end
 -- As in every script.
 if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end

@@ -39,11 +39,11 @@ inline constexpr const char* kRedisStoreKeys[] = {
 // 7 "done" if the store is complete now, 8 the session that opens it for the first time, or empty,
 // 9 how many requests it wants to be remembered, 10 the highest number that the shard is known to
 // have given out. Returns {word, id, shards, complete, progress, last}. The epoch rises if the
-// server is another one than before, or does not know of number 10.
+// server is another one than before, or if the shard has given out less than argument 10 says.
 //
 // The progress of a shard is how many requests of users and ends of timers it has seen. `last` is
-// the highest number of a timer or fence that it has given out. Neither goes back, unless the server
-// loses something.
+// the highest number of a timer or fence that it has given out. Neither goes back, unless the
+// server loses something.
 //
 // A store of another layout is left as it is.
 //
@@ -59,8 +59,9 @@ const std::string& redis_store_opening();
 // that the requests are about, to be read together; then one argument for each request: its letter
 // and its arguments. From the tenth on they are MessagePack. Returns {time, progress, last, one
 // answer for each request}. If the shard has not been opened on this server, or has lost numbers
-// since, it returns the error NEWSERVER and has done nothing. After requests about names with very many timers it leaves out
-// those that follow, and has not begun with them; but never the first one.
+// since, it returns the error NEWSERVER and has done nothing. After requests about names with very
+// many timers it leaves out those that follow, and has not begun with them; but never the first
+// one.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

@@ -104,10 +104,11 @@ TEST(RedisStore, NumbersThatAreUsedUpAreRefused) {
   EXPECT_EQ(field(server, "last"), high);
   EXPECT_EQ(field(server, "server"), "another one");
 
+  // Only a process that knows of higher numbers minds that they are gone.
   set_field(server, "last", "10");
   std::string message;
-  EXPECT_EQ(backend->reopen(&message), 0) << message;
-  EXPECT_EQ(names(*backend), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(backend->reopen(&message), EOVERFLOW);
+  EXPECT_EQ(names(*open_backend(url)), (std::vector<std::string>{"a", "b"}));
 }
 
 // Each rise takes as much as may have been given out meanwhile, and not much more.
@@ -153,6 +154,24 @@ TEST(RedisStore, WhatIsGivenOutIsNotedWithItsTime) {
   ask(*backend, timer("a", kNeverUs));
   EXPECT_NEAR(static_cast<double>(std::stoll(field(server, "time"))),
               static_cast<double>(before_us), 6e7);
+}
+
+TEST(RedisStore, ANumberThatTheServerHasLostIsNotGivenOutAgain) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, kOneShard));
+  const auto other = open_backend(url_of(server, kOneShard), 2);
+  set_field(server, "last", std::to_string(5 * kEpoch));
+  uint64_t known = ask(*backend, timer("a", kNeverUs)).timer;
+  EXPECT_EQ(known, 5 * kEpoch + 1);
+  for (const bool connects_anew : {false, true}) {
+    set_field(server, "last", "10");
+    std::string message;
+    EXPECT_TRUE(!connects_anew || backend->reopen(&message) == 0) << message;
+    const uint64_t next = ask(*backend, timer("a", kNeverUs)).timer;
+    EXPECT_GT(next, known);
+    EXPECT_GT(ask(*other, timer("a", kNeverUs)).timer, next);
+    known = next;
+  }
 }
 
 // --- what is remembered ---
