@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <map>
+#include <new>
 
 namespace workflow {
 
@@ -23,7 +24,7 @@ struct Registry {
                      [] {
                        registry().forks++;
                        // The thread that holds it, if any, has stayed with the parent.
-                       registry().creation = new Mutex;
+                       new (&registry().creation) Mutex;
                        registry().mutex.native().unlock();
                      });
   }
@@ -36,9 +37,10 @@ struct Registry {
 
   Mutex mutex;
   std::map<std::string, Opened> files WF_GUARDED_BY(mutex);
-  // Both change in a child of fork(2) only, while it has no other thread.
+  // In a child of fork(2), while it has no other thread, the one changes, and the other is
+  // constructed anew.
   int forks = 0;
-  Mutex* creation = new Mutex;
+  Mutex creation;
 };
 
 }  // namespace
@@ -70,7 +72,7 @@ void SqliteOpened::leave() {
 }
 
 Mutex& SqliteOpened::creation() {
-  return *Registry::registry().creation;
+  return Registry::registry().creation;
 }
 
 }  // namespace workflow
