@@ -501,7 +501,10 @@ TEST_P(RequestKinds, AllEnd) {
     }
   }
   EXPECT_EQ(scopes_[0].error(), error);
-  EXPECT_EQ(scopes_[1].error(), error);
+  // All that the second request waits for belongs to its stream, which ends when the connection is
+  // lost. If that is the reason, the request may have ended before its scope would be cancelled.
+  const bool may_end_first = GetParam() == Reason::kClientLeaves && scopes_[1].error() == 0;
+  EXPECT_TRUE(may_end_first || scopes_[1].error() == error) << scopes_[1].error();
   EXPECT_EQ(WFTimer::count("name"), 0U);
   EXPECT_TRUE(series_ended_.wait_for(2));
   give_back();
