@@ -19,9 +19,9 @@ namespace workflow {
 //
 // A piece from the kernel costs two system calls, which take about 6 us together, and the page
 // faults of its first use. Unmapping it also interrupts every core on which the process runs. For a
-// hundred thousand timers that are created and end again and again, this was four fifths of all
-// processor time on a virtual machine with slow page faults, so the memory of about that many is
-// kept.
+// hundred thousand timers that are created and end again and again, this was up to two thirds of
+// all processor time on a virtual machine with slow page faults, so the memory of about that many
+// is kept.
 //
 // Thread-safe.
 class Pages {
