@@ -96,6 +96,17 @@ TEST(KillLedger, TwoTruthsAreFound) {
   EXPECT_EQ(check(kTruth + "a 1 2 refused 61\n"), "schedule of b cannot be asked for: refused 61");
 }
 
+// Eight requests of its session came later than that of b.
+TEST(KillLedger, OnlyWhatBecameOfOldRequestsMayBeForgotten) {
+  const std::string text =
+      kTruth + "? 2 1 cancel x\n! 2 1 50 file ok 0 unknown:0:0,\n" + "a 1 2 refused 61\n";
+  KillLedger::Rules rules;
+  rules.remembered = 8;
+  EXPECT_EQ(check(text, rules), "");
+  rules.remembered = 9;
+  EXPECT_EQ(check(text, rules), "schedule of b cannot be asked for: refused 61");
+}
+
 TEST(KillLedger, TwoLeasesAtATimeAreFound) {
   EXPECT_EQ(check_with("s d 5 500 1500", "s d 5 500 1499"),
             "d (5) has run during the lease of an earlier run");

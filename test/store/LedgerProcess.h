@@ -59,6 +59,8 @@
 namespace store_test {
 
 inline constexpr std::chrono::microseconds kLease = std::chrono::seconds(1);
+// So many answers are remembered for each process: fewer than one gets in some minutes.
+inline constexpr size_t kRemembered = 100'000;
 
 // The clock of the store: of the system, for a file as for a server on this machine.
 inline int64_t now_us() {
@@ -115,7 +117,7 @@ inline std::string text_of(const WFStoreRequestId& id) {
 inline std::unique_ptr<WFTimerStore> open_store() {
   WFStoreOptions options;
   options.lease = kLease;
-  options.remembered = 100'000;
+  options.remembered = kRemembered;
   if (const int64_t rate = test_support::env_number("LEDGER_RATE", 0)) {
     options.catch_up_rate = static_cast<size_t>(rate);
   }

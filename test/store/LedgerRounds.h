@@ -28,9 +28,12 @@ namespace store_test {
 // is_a_ledger_process(): the processes are that program.
 class LedgerRounds {
  public:
-  explicit LedgerRounds(KillLedger::Rules rules = {}) : rules_(std::move(rules)) {}
+  explicit LedgerRounds(const KillLedger::Rules& rules = {}) { set_rules(rules); }
 
-  void set_rules(const KillLedger::Rules& rules) { rules_ = rules; }
+  void set_rules(const KillLedger::Rules& rules) {
+    rules_ = rules;
+    rules_.remembered = kRemembered;
+  }
 
   // A new store. `url` may be set later.
   void begin_store(const std::string& url = "") {

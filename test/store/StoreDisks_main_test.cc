@@ -426,10 +426,6 @@ TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverRemovedFil
 }
 
 TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverRemovedSideFiles) {
-  if (test_support::env_number("WORKFLOW_STORE_ALL_FAULTS", 0) == 0) {
-    GTEST_SKIP() << "it has failed once in some fifty runs, and why is not known yet: a request of "
-                    "a shared store was not remembered (WORKFLOW_TEST_SEED=2624454025)";
-  }
   play_rounds([this](int64_t round) { remove_side_file(round); });
 }
 
