@@ -41,8 +41,8 @@ enum class WFStoreVerdict {
   // There was no timer to decide about: for example a schedule that stored its timer beside others,
   // or a request that was refused.
   kNone,
-  // The timer waited, perhaps for a retry: then `attempts` earlier runs have ended. After a cancel
-  // no run follows. After a reschedule it runs at the new time.
+  // The timer waited, perhaps for a retry: then `attempts` runs have begun, of which the last one
+  // asked for it. After a cancel no run follows. After a reschedule it runs at the new time.
   kWon,
   // Cancel: a run is under way, and it goes on. The process that runs the timer learns of the
   // cancel (its scope ends), and neither a retry nor a further date follows.
@@ -68,7 +68,7 @@ enum class WFStoreOutcome {
   kNone,       // it has not
   kDone,       // its run was acknowledged
   kCancelled,  // a cancel ended it, or another timer has replaced it
-  kMissed,     // it was later than its late policy allows, and did not run
+  kMissed,     // its run would have begun later than `skip_if_later` allows, and was left out
   kFailed,     // its handler gave up, or its attempts were used up: it is among the failed ones
 };
 
@@ -92,8 +92,9 @@ struct WFStoreAnswer {
   std::string owner;
   uint64_t fence = 0;
   std::chrono::microseconds lease_left{};
-  // How many runs of the timer have begun. A Redis does not remember it of timers that have ended:
-  // then it is 0.
+  // How many runs of the timer have begun since they were last counted from 0: by a new date, by
+  // retry_failed(), or by a reschedule after a lost lease. A Redis does not remember it of timers
+  // that have ended: then it is 0.
   unsigned attempts = 0;
   // kDone: how the timer has ended.
   WFStoreOutcome outcome = WFStoreOutcome::kNone;
@@ -166,11 +167,11 @@ struct WFStoreTimer {
   std::string kind;
   // At most 64 KiB of any bytes, for the handler.
   std::string payload = {};
-  // What happens to the timers of that name. Names are compared as in memory (WFTimer.h), except
-  // that a timer that runs cannot be replaced: the new one then waits until it has ended or failed.
+  // What happens to the timers of that name. The policies are those of WFTimer.h, except that a
+  // timer that runs cannot be replaced: the new one then waits until it has ended or failed.
   WFTimerPolicy policy = WF_TIMER_APPEND;
   // A run that would begin later than this after its time is left out, and counted as missed. A
-  // recurring timer goes on with its next date. For negative times see docs/limits.md.
+  // recurring timer goes on with its next date. Negative: no run is left out.
   workflow::Duration skip_if_later = std::chrono::nanoseconds(-1);
   // Recurring timers, when several dates have passed: true runs the timer once for each of them,
   // false once for the latest.
@@ -226,13 +227,15 @@ struct WFStoreResult {
   // List: what to give to the next query to go on; empty at the end.
   std::string cursor;
 
-  // Whether the request was carried out.
+  // Whether the store has said that the request was carried out. If it has not, and verdict() is
+  // kInDoubt, it may have been carried out all the same.
   bool ok() const { return state == 0; }
   // The first answer's verdict; kNone if there is no answer.
   WFStoreVerdict verdict() const;
 };
 
-// A request to a store. It ends when the store has answered and the answer is durable:
+// A request to a store. It ends when the store has answered. What it has done then survives what
+// `receipt` of the result names:
 //   SUCCESS    it was carried out; result() has the verdicts
 //   SYS_ERROR  EEXIST      schedule: WF_TIMER_KEEP, and another timer has the name
 //              EINVAL      a wrong argument: result().message names it
@@ -299,11 +302,10 @@ class WFStoredTimer : public workflow::TaskBase<> {
   virtual WFScope scope() const = 0;
 
   // What happens when the series has ended, in place of the acknowledgement. The last call counts.
-  // Another run begins after that delay (negative: see docs/limits.md). It fails for good if the
-  // attempts are used up.
+  // Another run begins after that delay (negative: see docs/limits.md). If the attempts are used
+  // up, the timer moves to the failed ones instead.
   virtual void retry_after(workflow::Duration delay) = 0;
-  // Another run begins after a delay that grows with each attempt (WFStoreHandlerOptions). It fails
-  // for good if the attempts are used up.
+  // The same after a delay that grows with each attempt (WFStoreHandlerOptions).
   virtual void retry() = 0;
   // The timer moves to the failed ones. A recurring timer goes on with its next date besides.
   virtual void give_up(const std::string &reason) = 0;
@@ -364,8 +366,8 @@ struct WFStoreOptions {
 struct WFTimerStoreStats {
   // Of the whole store, when this process last looked, which it does once a second. These numbers
   // are exact, with one exception: a file that processes share counts up to 1,000,000 due timers
-  // and as many failed ones, and when there are more than 100,000 of them it counts less often, so
-  // that it takes at most 2 % of the time.
+  // and as many failed ones, and when there are more than 100,000 of them together it counts all of
+  // this but `stored` less often, so that it takes at most 2 % of the time.
   uint64_t stored = 0;         // timers, failed ones included
   uint64_t failed_timers = 0;  // timers that wait for retry_failed() or remove_failed()
   uint64_t due = 0;            // due, and taken by no process; all kinds, also lost leases
@@ -373,13 +375,14 @@ struct WFTimerStoreStats {
   uint64_t unhandled = 0;      // overdue ones whose kind has no handler in this process
   uint64_t leased = 0;         // timers that any process runs: their leases are not over
 
-  uint64_t running = 0;  // runs of this process: the leases that it has
+  uint64_t running = 0;  // runs of this process whose series has not ended, also after a lost lease
 
-  // By this process since it opened the store.
+  // By this process since it opened the store. A timer that it took without calling its handler is
+  // not among those that have begun, and is among those that were missed, failed or lost.
   uint64_t scheduled = 0;
   uint64_t cancelled = 0;
   uint64_t rescheduled = 0;
-  uint64_t begun = 0;  // runs
+  uint64_t begun = 0;  // calls of handlers
   uint64_t acknowledged = 0;
   uint64_t retried = 0;
   uint64_t failed = 0;
@@ -393,11 +396,11 @@ struct WFTimerStoreStats {
   // How long the store took for each group of requests that it has carried out together, with the
   // wait for other processes.
   WFTimerStats::Lateness group;
-  // A file: how long its commits took, each with its sync if it has one. With one owner, only
-  // commits of what users ask for have one. Otherwise there are none.
+  // How long the commits of a file took, each with its sync if it has one. With one owner, only
+  // commits of what users ask for have one. A Redis and a store in memory have no commits.
   WFTimerStats::Lateness commit;
   // A Redis: how long it took from sending a script until the reply was there. Each shard that has
-  // a part in a group has one. Otherwise there are none.
+  // a part in a group has one. Other stores have none.
   WFTimerStats::Lateness round_trip;
   // How long requests of users took, from their submission to their answer.
   WFTimerStats::Lateness request;
@@ -434,16 +437,18 @@ class WFTimerStore {
     return open(url, WFStoreOptions(), message);
   }
 
-  // Closes the store at once: see close(). A handler of this store must not do that: the process is
-  // aborted with a message.
+  // Closes the store as close(0) does: it waits for no run, but carries out the requests that are
+  // under way, which takes as long as the store needs. A handler of this store must not do that:
+  // the process is aborted with a message.
   ~WFTimerStore();
   WFTimerStore(const WFTimerStore &) = delete;
   WFTimerStore &operator=(const WFTimerStore &) = delete;
 
   // Takes no more timers, waits until the handlers that run have ended, but not longer than
   // `limit`, and then closes the store. Requests that are under way are carried out. Returns false
-  // if handlers still run: what they do is not acknowledged, and their timers run again elsewhere
-  // when their leases end. A further call waits for the handlers, too, within its own limit; the
+  // if handlers still run: what they do is not acknowledged, and their timers run again when their
+  // leases end. With a negative limit it waits
+  // without one. A further call waits for the handlers, too, within its own limit; the
   // store closes when the first of these calls has waited enough. A handler of this store,
   // on_missed and on_lost would wait for themselves: in them it returns false with errno EDEADLK
   // and has no effect.

@@ -17,9 +17,10 @@ namespace workflow {
 //
 // SQLite's own lock lets any process in that happens to try at the right time, and those that come
 // often starve the others. Here each one draws a ticket, and waits until the ticket before it was
-// given back. This is about fairness only: SQLite's lock still guards the file. So whatever goes
-// wrong here (a process that was stopped, two stores in one process, a file that was deleted) costs
-// a store that processes share some fairness and nothing else.
+// given back. Tickets are about fairness only: SQLite's lock still guards the file. So a process
+// that was stopped, or two stores in one process, cost some fairness and nothing else. If the file
+// is deleted, a process that creates a new one shares no page with the others: they do not hear of
+// each other's news and failed syncs, and a loss of commits may go unnoticed.
 //
 // A store that one process owns needs this file: the lock of own() is what keeps others out. An
 // owner whose file was deleted or replaced is_same() no longer, and must not go on.

@@ -85,9 +85,9 @@ class StoreEngine final : public Service,
 
   WFStoreRequestId next_id();
 
-  // Sends a request. Returns 0 or an errno value: ESHUTDOWN, EAGAIN, ECHILD. In this case the call
-  // is not submitted. If `chosen_id` is not null, it and the request get the next id: then the
-  // numbers of such requests are in the order in which the store sees them.
+  // Sends a request. Returns 0 or an errno value: ESHUTDOWN, EAGAIN, ECHILD, ENOMEM. In this case
+  // the call is not submitted. If `chosen_id` is not null, it and the request get the next id: then
+  // the numbers of such requests are in the order in which the store sees them.
   int submit(const std::shared_ptr<StoreCall>& call, WFStoreRequestId* chosen_id);
   // The task has ended for another reason. Returns whether the store may have seen the request.
   bool withdraw(StoreCall& call);

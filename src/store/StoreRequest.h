@@ -113,8 +113,9 @@ struct FinishRequest {
   };
   RunId run;
   How how = How::kDone;
-  // kRetry: when it runs again. Otherwise the next date of a recurring timer, or kNeverUs: then the
-  // timer ends. A timer that was cancelled meanwhile ends in any case.
+  // kRetry: when it runs again. kDone and kMissed: the next date of a recurring timer, or kNeverUs:
+  // then the timer ends, as one does that was cancelled meanwhile. kFailed: the date of the timer
+  // that goes on in its place, or kNeverUs; this one becomes a failed one in any case.
   int64_t next_us = kNeverUs;
   std::string reason;  // kFailed
 
