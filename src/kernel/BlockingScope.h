@@ -24,8 +24,9 @@ class BlockingScope {
  private:
   friend class LendingCondition;
 
-  // Creates a scope for a thread that does not wait yet; begin() follows. Joins threads of its pool
-  // or poller that have ended.
+  // Creates a scope for a thread that does not wait yet; begin() follows. Posts the pending work of
+  // the thread to the handler threads. On a leader, joins the threads of its poller that have
+  // ended.
   enum Later { kLater };
   explicit BlockingScope(Later later);
 

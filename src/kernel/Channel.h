@@ -89,14 +89,15 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // just before the call.
   bool deadline_passed() const WF_REQUIRES(mutex_) { return deadline_ns_ <= now_ns(); }
 
-  // The next four functions write what the socket and invariant 3 allow. They return 0 when
-  // everything was written, EAGAIN when the rest is kept, or another errno. After EAGAIN call
-  // resume_writing() when on_ready() comes with EPOLLOUT.
-  //
-  // Only to be called while no vectors (struct iovec) are unsent. The array is changed, but not
-  // used after the call. The memory that the vectors point to must stay valid until this call or
-  // resume_writing() returns anything but EAGAIN, or until forget_unsent().
+  // The next four functions write what the socket and invariant 3 allow. They return 0 when all
+  // that they have to write was written, EAGAIN when the rest is kept, or another errno. After
+  // EAGAIN call resume_writing() when on_ready() comes with EPOLLOUT.
+
+  // Writes the vectors (struct iovec). Only to be called while none are unsent. The array is
+  // changed, but not used after the call. The memory that the vectors point to must stay valid
+  // until this call or resume_writing() returns anything but EAGAIN, or until forget_unsent().
   int write_out(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
+  // Goes on with everything that is unsent.
   int resume_writing() WF_REQUIRES(mutex_);
   // Copies the data, and sends the copy before the unsent vectors, which this call does not write.
   // Only to be called while none of them is partly sent.

@@ -57,21 +57,24 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
   // Guarded by the mutex of the pool.
   RunnableList items_;
   ComputeQueue* next_listed_ = nullptr;
-  // Not null while the queue is listed. An owner that knows of no item any more may release the
-  // queue although it still holds an item, one whose time limit has passed.
+  // Keeps a queue alive that no pool has created while it is listed: its owner may release it
+  // although it still holds an item, one whose time limit has passed. Always null for a queue that
+  // a pool has created, which lives as long as the pool.
   std::shared_ptr<ComputeQueue> self_;
 };
 
 // Threads for computations. Each queue starts its items in order. The queues take turns, one item
 // each, so that a long queue does not delay a short one. A thread takes several items at a time
-// only if they are short and no other thread is awake. One that wakes up first takes back what the
-// other has not begun, or an item might begin after a later one of its queue.
+// only if they are short and no other thread is awake. Before a second thread that has woken up
+// takes an item, it takes back what the first one has not begun. Otherwise an item might begin
+// after a later one of its queue.
 //
 // A post to a listed queue of the pool's own takes no lock. A thread that empties an intake holds
 // the mutex meanwhile, and has a cache miss for each item. So a thread that has left kPiece items
 // in an intake empties it itself, and an intake holds less than kPiece items for each thread that
-// posts. The first post of a thread to a queue empties the intake too, as it does when the thread
-// uses more queues than it keeps counts of (ThreadContext::left_in).
+// posts. A post also empties the intake if the thread keeps no count for this queue: at its first
+// post to the queue, and after a post to another queue that has the same place in
+// ThreadContext::left_in.
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);

@@ -29,11 +29,11 @@ class DeadlineScope final : public CancelScope, public Runnable {
   bool belongs_to(const void* owner) const;
 
   // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
-  // now if start() was called. A deadline that has passed ends the scope at start() or, after it,
-  // soon, on this thread or another. Returns 0, or an errno value: the reason for which the scope
-  // has ended, ETIMEDOUT if the previous deadline has just passed, ECANCELED after finish(),
-  // ENOMEM, or EMFILE, ENFILE or ENOSPC if the first timer of its clock needs a descriptor. The
-  // caller holds no lock.
+  // now if start() was called. If the deadline has passed already, start() will answer ETIMEDOUT;
+  // after start(), this call ends the scope, or another thread soon does. Returns 0, or an errno
+  // value: the reason for which the scope has ended, ETIMEDOUT if the previous deadline has just
+  // passed, ECANCELED after finish(), ENOMEM, or EMFILE, ENFILE or ENOSPC if the first timer of its
+  // clock needs a descriptor. The caller holds no lock.
   //
   // Without a clock, `due` is a delay by the clock of the previous deadline, or by the monotonic
   // clock if there was none.
@@ -56,17 +56,18 @@ class DeadlineScope final : public CancelScope, public Runnable {
   // there is none, 0 if the scope has ended.
   int64_t remaining_ns() const;
 
-  // What was made with a scope and takes more work into it, as long as it runs.
+  // The owner of a scope that accepts further work for the scope while it runs, such as a group of
+  // coroutines.
   class Host {
    public:
-    // Called with a lock held. Returns false if it has ended. Otherwise it goes on until the caller
-    // has given it the work.
+    // Called with a lock held. Returns false if the host has ended. Otherwise the host does not end
+    // before the caller has given it the work.
     virtual bool join() = 0;
 
    protected:
     ~Host() = default;
   };
-  // Null when the host is about to go.
+  // Sets the host. Called with null before the host is destroyed.
   void set_host(Host* host);
   // Joins the host, or returns null if there is none any more.
   Host* join_host();

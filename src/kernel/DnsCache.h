@@ -21,10 +21,11 @@ namespace workflow {
 //
 // Invariants (check_invariants):
 // 1. It holds at most max_names names. The least recently used one is removed first.
-// 2. Addresses are fresh for at most ttl_max_ns after they were stored. An answer that there are
-//    none is fresh for negative_ttl_ns. take_stale() makes stale addresses fresh once more.
+// 2. store() makes addresses fresh for at most ttl_max_ns, and store_missing() makes an answer that
+//    there are none fresh for negative_ttl_ns. forget() shortens this. take_stale() makes stale
+//    addresses fresh again for at most stale_retry_ns.
 // 3. Addresses that are no longer fresh ("stale") are returned by find_stale() and take_stale()
-//    only, and for at most stale_ns.
+//    only, and not later than stale_ns after the time up to which store() made them fresh.
 class DnsCache {
  public:
   struct Limits {
@@ -61,7 +62,8 @@ class DnsCache {
              int64_t stale_until_ns = kNever);
   void store_missing(std::string_view key, int error, int64_t now_ns);
 
-  // The last known addresses, if they have not been stale for longer than stale_ns.
+  // The last known addresses, fresh or stale, unless the time has come from which they must not be
+  // used any more (invariant 3).
   std::optional<Stale> find_stale(std::string_view key, int64_t now_ns);
 
   // Returns the same addresses, for when no server could answer; null if there are none. They then

@@ -31,9 +31,9 @@ namespace workflow {
 // - The look-up has a c-ares channel of its own, and therefore ports of its own. A channel sends
 //   all its questions to a server from one port, until none is unanswered.
 //
-// Owned by the resolver, whose end() is called exactly once. Used on the poller's thread only,
-// except for `requests`, which the resolver's mutex guards, and the constant members. c-ares has
-// no locks.
+// Owned by the resolver. After start() the resolver's end() is called exactly once. A look-up that
+// was not started may be destroyed without it. Used on the poller's thread only, except for
+// `requests`, which the resolver's mutex guards, and the constant members. c-ares has no locks.
 //
 // The channels of c-ares read no files except /dev/urandom.
 //
@@ -50,7 +50,8 @@ class DnsLookup final : public Runnable, private TimerNode {
    public:
     // The posted look-up has arrived at the poller's thread.
     virtual void begin(DnsLookup& lookup) = 0;
-    // The look-up has ended; may destroy it. EAI_CANCELED when the poller has stopped.
+    // The look-up has ended; may destroy it. The error is EAI_CANCELED if the poller has stopped,
+    // or if there was no memory to queue the timer.
     virtual void end(DnsLookup& lookup, DnsAnswer answer) noexcept = 0;
 
    protected:

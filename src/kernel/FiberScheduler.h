@@ -26,8 +26,9 @@ namespace workflow {
 //    waits for.
 // 4. A thread in kLocking waits for a mutex in held_. Each locked mutex is in held_ once, with its
 //    owner.
-// 5. Thread 0 always continues. Any other thread that exceeds the step limit is abandoned where it
-//    is.
+// 5. Once all threads together have made more than max_steps steps, a thread that reaches a point()
+//    gives way to thread 0 if that is ready or in run_others(). After twice as many steps the
+//    process aborts with a message at a point() at which thread 0 runs or is blocked.
 class FiberScheduler : public VirtualScheduler {
  public:
   struct Options {
@@ -67,8 +68,9 @@ class FiberScheduler : public VirtualScheduler {
   // the end of another thread, or in a wait that user code has requested. Threads of the library
   // that wait for work do not count.
   bool any_stuck() const;
-  // One line for each of these threads, with what it waits for and which thread has it; also one
-  // for each thread that could run, and for each thread of `listed` in any state.
+  // Returns one line for each thread that any_stuck() looks for, with what the thread waits for
+  // and, if known, which thread holds or runs that. Adds one line for each thread that could run,
+  // and one for each thread of `listed` that waits to be notified.
   std::string describe(const std::vector<ThreadId>& listed) const;
 
   uint64_t seed() const { return seed_; }

@@ -50,12 +50,14 @@ class FileIo {
   // threads, or its end_reason().
   int submit(FileOperation* operation);
 
-  // To be called before the submission of an operation that may be withdrawn.
+  // Chooses the backend, if that was not done yet. To be called before an operation that may be
+  // withdrawn is submitted, because withdraw() reads which backend there is.
   void choose();
   // Called once when the operation's end_reason() has become non-zero, before the operation has
-  // ended. Returns true if the operation had not begun; the caller owns it now. Otherwise submit()
-  // refuses it, or FileIo finishes or aborts it. An operation that the ring has begun is cancelled
-  // there; one that a thread has begun ends when its system calls return.
+  // ended. Returns true if the operation was in a queue and had not begun; the caller owns it now.
+  // Otherwise submit() is still to take it, and refuses it, or FileIo finishes or aborts it. An
+  // operation that the ring has begun is cancelled there; one that a thread has begun ends when its
+  // system calls return.
   bool withdraw(FileOperation* operation);
 
   // Aborts the operations that have not begun. After this no operation begins.

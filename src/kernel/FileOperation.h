@@ -59,9 +59,9 @@ class FileOperation : public Runnable, public FileQueueNode {
   virtual FileRequest request() const = 0;
 
   // Called when the request has ended. `result` is what the system call returned, or the negated
-  // errno; if the ring cancelled the request, the negated end_reason(). Called on any
-  // of the library's threads, with no lock held. Items that are added to `done` are posted to the
-  // handler threads, which may then free the operation.
+  // errno; if the ring cancelled the request, the negated end_reason(). Called on any of the
+  // library's threads, with no lock held. Items that are added to `done` are posted to the handler
+  // threads, which may then free the operation.
   virtual void finished(long result, RunnableList& done) = 0;
 
   // Called instead of finished() if the library stops before the request has begun.

@@ -12,8 +12,9 @@ namespace workflow {
 
 // Threads that carry out file operations by plain system calls, which may block.
 //
-// Thread-safe. Operations begin in the order they were posted. The threads start with the first
-// one. There are few, but when all of them are blocked and another operation waits, more are
+// Thread-safe. Operations that were tried elsewhere before (kBegun) begin before all others.
+// Otherwise they begin in the order in which they were posted. The threads start with the first
+// operation. There are few, but when all of them are blocked and another operation waits, more are
 // started, so that a network file system that does not answer does not block the other operations
 // for ever.
 //

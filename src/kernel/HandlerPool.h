@@ -8,8 +8,8 @@
 
 namespace workflow {
 
-// The threads that run user code which may block, and what follows it. The queue is first in, first
-// out, and unbounded.
+// The threads that run callbacks and other user code that may block, and the steps of series. The
+// queue is first in, first out, and unbounded.
 //
 // Posting takes no lock, unless a worker has to be woken, or what waits in the intake may have
 // become long. Whoever empties the intake turns it round under the mutex of the pool. So that this

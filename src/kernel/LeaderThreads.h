@@ -70,8 +70,10 @@ class LeaderThreads {
   // leader has still to run does not wait for that thread.
   void replace_leader();
 
-  // To be called before a wait in a callback that a leader runs; see BlockingScope. Does the same,
-  // unless the caller has been replaced already.
+  // To be called before a wait in a callback that a leader runs; see BlockingScope. Starts a thread
+  // that leads instead of the caller, unless the caller has been replaced already. Posts nothing
+  // itself, because the caller may hold locks: the new thread posts what the caller has still to
+  // run.
   void begin_blocking();
 
   // Joins the threads that led before and have ended.

@@ -19,10 +19,10 @@ class Runtime;
 // Invariants:
 // 1. The monotonic and the boottime clock never go back.
 // 2. Time never jumps over a deadline. It stops at each deadline until the timers that are due have
-//    left the queue and every handler thread and compute thread is idle again. So timers with
-//    different deadlines complete in the order of their deadlines, whatever their pollers and
-//    callbacks do. Only set_wall() and suspend() jump; timers that are due then expire at the new
-//    time.
+//    left the queue and every handler thread and compute thread is idle, or blocked in a
+//    BlockingScope. So timers with different deadlines complete in the order of their deadlines,
+//    whatever their pollers and callbacks do. Only set_wall() and suspend() jump; timers that are
+//    due then expire at the new time.
 // 3. While advance() waits for the handler threads, the last of them that has nothing more to do
 //    moves time to the next deadline itself, under the same conditions. So a deadline costs no
 //    thread switch. If such a handler thread cannot tell at once whether it may, it becomes idle,
@@ -52,7 +52,7 @@ class ManualClock final : public Clock, private WorkerPool::Source {
  private:
   void step_to(Runtime& runtime, int64_t now_ns) WF_REQUIRES(moving_, stepping_);
   void move_to(int64_t now_ns) WF_REQUIRES(stepping_);
-  // Waits until nothing is due, posted or running.
+  // Waits until nothing is due or posted, and what still runs is blocked in a BlockingScope.
   void settle(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
   // Waits until the handler threads are quiet. Releases stepping_ meanwhile, so that they may move
   // time. Returns what quiet_count() does.

@@ -26,14 +26,15 @@ class StallWatch;
 // 1. A piece is in pieces_ until the owner begins it, or a thread gives it away, which moves it
 //    into the queue of a pool. So it begins once, and it is always in one of these places while the
 //    owner has not ended: whoever finds the owner idle and the pools empty finds nothing left.
-// 2. Between take_back() and expose() the owner alone uses pieces_. In between only a thread does
-//    that has changed kExposed to kTaken, while this is ExposedWork::giving_. take_back() waits for
-//    it.
+// 2. The owner alone uses pieces_, except from expose() to the next take_back(). In that time only
+//    a thread that has changed kExposed to kTaken uses them, while this is ExposedWork::giving_.
+//    take_back() waits for that thread.
 // 3. From its first exposure to the end of its destructor this is in the list of an ExposedWork,
 //    under whose mutex it enters and leaves. So whoever finds it there under that mutex finds it
 //    alive. It cannot leave while it is giving_.
-// 4. While user code runs in a piece of it, is_open_ is true, and the pieces that are left are
-//    exposed, also those that were added since. If it is open, so is all work around it.
+// 4. While user code runs in a piece of it, is_open_ is true. If when_ is kWhenHeldUp and the
+//    runtime watches the work of this thread, the pieces that are left are exposed meanwhile, also
+//    those that were added since. If it is open, so is all work around it.
 class PendingWork {
  public:
   // Posts the pieces for other threads. Those for which there is no memory stay in the list. May be
@@ -43,7 +44,8 @@ class PendingWork {
   // else notices that a piece takes long.
   enum class Gives { kWhenItBlocks, kWhenHeldUp };
 
-  // `owner` distinguishes this work from other pending work of the thread.
+  // `owner` is not the thread, but an address that tells this work from other pending work of the
+  // thread.
   PendingWork(const void* owner, RunnableList& pieces, Give give, Gives when);
   ~PendingWork();
   PendingWork(const PendingWork&) = delete;
@@ -102,7 +104,8 @@ class PendingWork {
   clockid_t cpu_clock_ = 0;  // of the owner
 };
 
-// The work of the threads of a runtime that is exposed, or was in an earlier piece. Any thread.
+// The list of the pending work of a runtime's threads that is exposed now, or was exposed during an
+// earlier piece. Any thread may add or remove its work. One thread at a time may call look().
 class ExposedWork {
  public:
   ExposedWork() = default;

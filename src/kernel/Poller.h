@@ -45,9 +45,9 @@ class IoHandler {
 // thread may call.
 //
 // Invariants:
-// 1. No event is reported to an IoHandler that was retired: on_retired() is called after all events
-// of
-//    the round have been handled.
+// 1. No event is reported to an IoHandler after on_retired(), which is called when all events of
+//    the round have been handled. Between retire() and on_retired(), on_events() may still be
+//    called for an event of the same round.
 // 2. Every posted item runs, in the order of the posts, the last of them in the last round. Once
 //    inbox_closed_ is set nothing is posted.
 // 3. rounds_made_ <= rounds_asked_. If they are equal, nothing is posted or being handled.

@@ -15,21 +15,24 @@ namespace workflow {
 // 1. While it watches for kLooks, it looks every kLookNs. It goes on as long as a look can help: a
 //    worker keeps items to itself, or work waits although a worker is idle. Afterwards it goes on
 //    until kQuietLooks looks in a row have found that no worker took an item.
-// 2. While it watches for kGrowth, it looks when no worker took an item for kStarvedNs, as far as
-//    its last look knows. The pool may grow then, and does not have to be watched if it cannot. The
-//    item that an added thread takes does not count, so a pool whose items all block grows every
-//    kStarvedNs.
+// 2. While it watches for kGrowth, it looks at starved_since_ns_ + kStarvedNs: that long after the
+//    watch began, or after the last look that found that workers had taken items, or that the pool
+//    starves. At this look the pool may grow; it does not have to be watched if it cannot. The item
+//    that an added thread takes does not count (grew()), so a pool whose items all block grows
+//    every kStarvedNs.
 // 3. Anybody may ask for more by watch(). Only a look makes it less, and a look that finds nothing
 //    to watch for ends in a rest. What was seen before a rest does not count after it.
 class PoolSupervisor {
  public:
-  // An item may wait behind one that blocks for two of them (WorkerPool). With what it takes to
-  // wake the supervisor and another worker, that is less than a millisecond.
+  // At the second look after a worker has taken them, the items behind one that blocks go to other
+  // workers (WorkerPool). With the time that it takes to wake the supervisor and another worker,
+  // that is less than a millisecond.
   static constexpr int64_t kLookNs = 300'000;
   static constexpr int kQuietLooks = 2;
   static constexpr int64_t kStarvedNs = 10'000'000;
 
-  // What it watches for. The order matters: a look includes what would be done for growth.
+  // What it watches for. Each value includes those before it: for kLooks, a look does what it does
+  // for kGrowth, too.
   enum class Watch { kNone, kGrowth, kLooks };
 
   // The pool, as a look finds it.
@@ -46,8 +49,8 @@ class PoolSupervisor {
     bool starves = false;         // to start a thread
   };
 
-  // After a look that found that the pool starves: a thread was started. It takes an item at once;
-  // if that is all that happens, the pool starves still.
+  // To be called when a thread was started because of Findings::starves. The item that this thread
+  // takes at once does not count as progress.
   void grew() { seen_shares_++; }
 
   Watch watched() const { return watched_; }
@@ -62,10 +65,10 @@ class PoolSupervisor {
     watched_ = least;
     return true;
   }
-  // Its thread begins to wait for the next look, and does so again when watch() has notified it.
-  // Returns when to look. Only while it watches for something. `shares`: see View.
+  // To be called by the supervisor's thread before it waits for a look, and again when watch() has
+  // notified it. watched() must not be kNone. Returns the time of the look. For `shares` see View.
   int64_t begin_wait(uint64_t shares, int64_t now_ns);
-  // That time has come.
+  // To be called at that time. Returns what the pool has to do.
   Findings look(const View& view, int64_t now_ns);
 
  private:

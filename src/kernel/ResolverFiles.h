@@ -19,9 +19,10 @@ class WatchedFile {
   // An empty path stands for a file that never exists.
   explicit WatchedFile(std::string path) : path_(std::move(path)) {}
 
-  // Returns the first kMaxBytes of the file if its inode, size or times differ from the last call;
-  // an empty text if the file has disappeared. Returns null if it has not changed, or cannot be
-  // read because descriptors have run out; in this case the next call tries again.
+  // Returns the text of the file, up to about kMaxBytes, if its inode, size or times differ from
+  // the last call. The text is empty if the file has disappeared or cannot be opened. Returns
+  // nullopt if it has not changed, or if descriptors have run out or read(2) has failed; in the
+  // latter two cases the next call tries again.
   std::optional<std::string> changed_text();
 
  private:

@@ -45,8 +45,9 @@ class RuntimePart {
   virtual ~RuntimePart() = default;
 
   // Called once, when the runtime stops, after waits_ended() became true. Callbacks and functions
-  // may still run. Ends everything that waits for another task. What begins to wait later sees
-  // waits_ended(), and ends at once.
+  // may still run. Ends everything that waits in this part, such as requests for addresses, or
+  // tasks that wait for another task. What begins to wait later sees waits_ended(), and ends at
+  // once.
   virtual void end_waits(Runtime& /*runtime*/) {}
 };
 
@@ -80,8 +81,7 @@ class Runtime {
   static void configure(const Options& options);
 
   // Makes the process's runtime use `clock`, whatever configure() says. `clock` must never be
-  // destroyed. Returns false if the runtime has started, or a clock was installed,
-  // already.
+  // destroyed. Returns false if the runtime has started or a clock was installed already.
   static bool install_clock(Clock& clock);
 
   // The clock of current() or, before the start, the installed one or the system's. Does not start
@@ -99,9 +99,9 @@ class Runtime {
 
   // Everything that waits ends as aborted, functions and file operations that run are waited for,
   // every callback runs, then all threads end. Tasks started later complete as aborted, on the
-  // thread that starts them. A callback that ends the process may call
-  // this: it then does not wait for the thread of that callback. That thread must never return to
-  // its pool or poller, and the runtime must not be destroyed.
+  // thread that starts them. A callback that ends the process may call this: it then does not wait
+  // for the thread of that callback. That thread must never return to its pool or poller, and the
+  // runtime must not be destroyed.
   void stop();
 
   Clock& clock() { return clock_; }
@@ -130,8 +130,8 @@ class Runtime {
   // True once stop() has made all services refuse new work.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
-  // True once nothing may begin to wait. A part that is created too late for stop()
-  // to find it sees true.
+  // True once nothing may begin to wait. A part that is created too late for stop() to find it sees
+  // true.
   bool waits_ended() const { return waits_ended_.load(std::memory_order_seq_cst); }
 
   // False when the runtime is stopping already.

@@ -17,10 +17,10 @@ class LeaderThreads;
 //
 // It replaces absent leaders that an item holds up (LeaderStall). It looks at all leaders twice in
 // a millisecond, and once more in between when one of them has to be judged. While there is exposed
-// work (PendingWork), it looks every kWorkLookNs, and gives away what is behind a piece that two
-// looks have found, if its thread sleeps or was busy in between. The first of them may be half a
-// millisecond late, so that is 0.3 to 0.8 ms after the piece has begun. It sleeps while no leader
-// is absent and no work is exposed.
+// work (PendingWork), it looks every kWorkLookNs. When two looks have found a thread in the same
+// piece, it gives away the pieces behind that one if the thread sleeps, or was busy between the
+// looks. The first look comes up to half a millisecond after the piece has begun, so the pieces are
+// given away 0.3 to 0.8 ms after that. It sleeps while no leader is absent and no work is exposed.
 //
 // A runtime has one, with a thread only where it follows the system's clock. It must be stopped
 // before the threads of the pollers are destroyed. Any thread may call begin_to_watch() and
@@ -49,7 +49,7 @@ class StallWatch {
   }
 
  private:
-  // After more looks than this that have found nothing to watch the watch goes to sleep.
+  // The watch goes to sleep after more than this many looks in a row that found nothing to watch.
   static constexpr int kQuietLooks = 16;
   static constexpr int64_t kWorkLookNs = 300'000;
 

@@ -24,8 +24,8 @@ struct ThreadContext {
   WorkerPool* pool = nullptr;
   // The items that this worker has taken and not begun; null on other threads.
   WorkQueue* own_queue = nullptr;
-  // The handler threads to which this thread has posted last, and how many items it has posted to
-  // them without a lock since it had last taken theirs.
+  // The handler threads to which this thread has posted last, and how many items it has left in
+  // their intake since it last emptied that intake.
   const HandlerPool* posted_to = nullptr;
   size_t posted = 0;
   // For some queues of computations, how many items this thread has left in the intake of each

@@ -7,12 +7,12 @@
 
 namespace workflow {
 
-// When a timer that was not started yet is to leave the queue, in one word, so that an atomic can
-// hold it. The word is a delay after the start, or a deadline on the timer's clock, or it says that
-// the timer was refused or started. Only this class knows how the word encodes these.
+// When a timer that was not started yet will be due. This is one word, so that an atomic can hold
+// it: a delay after the start, or a deadline on the timer's clock, or the mark that the timer was
+// refused or started. Only this class knows how the word encodes these.
 //
-// A value. Delays are not negative; kNever means no limit. Clocks are not negative, so a negative
-// deadline counts as 0.
+// A plain value. A delay is not negative; a delay of kNever means that the timer is never due. No
+// clock shows a negative time, so a negative deadline counts as 0.
 class TimerDue {
  public:
   static constexpr TimerDue after(int64_t delay_ns) { return TimerDue(delay_ns); }

@@ -26,11 +26,12 @@ class TimerNode : public TimerQueueNode {
   ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
-  // with no lock held; the calling thread owns the completion. That is the poller's thread, except
-  // for nodes that PollerTimers::start() has queued: then it may also be the thread that moves a
-  // manual clock, or the node's starter when the start answers kDue. Items that are added to
-  // `finished` are posted to the handler threads. The node may be destroyed as soon as it is in
-  // that list.
+  // with no lock held. The calling thread owns the completion, or the tick if the node is periodic
+  // and `stopped` is false. That is the poller's thread, except for nodes that
+  // PollerTimers::start() has queued: then it may also be the thread that moves a manual clock, or
+  // the node's starter when the start answers kDue. Items that are added to `finished` are run by
+  // the leader or posted to the handler threads. The node may be destroyed as soon as it is in that
+  // list.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:

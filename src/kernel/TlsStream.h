@@ -23,8 +23,6 @@ struct TlsSocket {
 // taken for a failure of the next connection (SSL_get_error(3)).
 class TlsStream {
  public:
-  // In tls_error(): a certificate that was refused is its X509_V_ERR_* value, negated; everything
-  // else is an error code of OpenSSL (ERR_get_error(3)).
   enum class Role { kServer, kClient };
 
   // Null if memory has run out. The context may be freed after the call.
@@ -53,6 +51,8 @@ class TlsStream {
   // Tells the peer that no more bytes will come, if this can be sent at once.
   void close_notify();
 
+  // Why TLS has failed. If the peer's certificate was refused, this is the negated X509_V_ERR_*
+  // value, otherwise an error code of OpenSSL (ERR_get_error(3)). 0 if TLS has not failed.
   int tls_error() const { return tls_error_; }
   SSL* ssl() const { return ssl_.get(); }
 

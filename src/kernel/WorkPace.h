@@ -39,8 +39,8 @@ class WorkPace {
     steal_ns_ = 0;
     hands_over_ns_ = 0;
   }
-  // When several workers are awake, each of them takes one item at a time. That is not worth while
-  // for items that take no longer than to take them.
+  // To be called for a pool whose workers take one item at a time while several of them are awake.
+  // From then on, items that run for less than kHandOverNs are not worth another thread.
   void hands_over() { hands_over_ns_ = kHandOverNs; }
   // Whether one worker alone should run the items, although others are awake.
   bool better_left_to_one() const { return item_ns_ < hands_over_ns_ / 2; }
@@ -75,8 +75,9 @@ class WorkPace {
 
   // A worker that was woken found so many items.
   void woke(size_t items) { woken_items_ = items; }
-  // Whether a worker that finds nothing to do should take a nap, during which no thread has to wake
-  // it, before it sleeps. It does so when several items had come until the last worker was awake.
+  // Whether a worker that finds nothing to do should take a nap before it sleeps. No thread has to
+  // wake it from a nap. True if at least kNapItems items waited when the last worker that was woken
+  // looked, unless napped() has found that naps do not pay and this one is to be skipped.
   bool naps() {
     if (skipped_ > 0) {
       skipped_--;

@@ -21,15 +21,15 @@ namespace workflow {
 // Thread-safe. Until the pool has stopped, posting never allocates, and never waits for an item to
 // run. It fails only if the derived class refuses the item.
 //
-// Shares: a worker takes as many of the items that wait as should take it a few microseconds
-// (WorkPace), one item if they are long, and keeps them in a queue of its own. It runs these
-// without a lock. If a worker has nothing to do while another has several items that are worth it,
-// it takes half of them. If a worker still has items of the same share when the supervisor
-// looks again, these are given to other workers. So no item waits longer than two looks behind one
-// that blocks, unless all threads are busy. While more workers are awake than are configured, as
-// after a wait that was announced, they keep nothing and take one item at a time: with one
-// configured thread an item is overtaken at most by one for each other thread that is awake. With
-// in_order this is so as soon as more than one is awake, and only one that is alone keeps items.
+// Shares: of the items that wait, a worker takes as many as it expects to run in
+// WorkPace::kShareNs, but at least one, and keeps them in a queue of its own. It runs these without
+// a lock. If another worker has several items, and they are worth it, a worker that has nothing to
+// do takes half of them. If a worker still has items of the same share when the supervisor looks
+// again, these are given to other workers. So no item waits longer than two looks behind one that
+// blocks, unless all threads are busy. While more workers are awake than are configured, as after a
+// wait that was announced, they keep nothing and take one item at a time: with one configured
+// thread an item is overtaken at most by one for each other thread that is awake. With in_order
+// this is so as soon as more than one is awake, and only one that is alone keeps items.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
@@ -66,8 +66,8 @@ namespace workflow {
 //    see to one of the others; or a worker has posted it as the last action of its item, or in
 //    post_more(), and will take the next item itself.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
-//    abandon_caller(). Items that are posted later run in the thread that
-//    posts them, or are refused, as the derived class says.
+//    abandon_caller(). Items that are posted later run in the thread that posts them, or are
+//    refused, as the derived class says.
 // 4. A derived class may let threads post without mutex_. They first make waiting() positive, by an
 //    operation that is seq_cst, and then call attend(). While mutex_ is free, unattended_ is true
 //    unless posted work would be attended to as invariant 2 says. Each thread that sets it looks at
@@ -219,8 +219,8 @@ class WorkerPool {
   void supervise();
   // A look of the supervisor.
   void look() WF_REQUIRES(mutex_);
-  // What the workers that have run the same share since the last look keep goes back to returned_.
-  // They are stalled.
+  // For each worker that has run the same share since the last look: moves the items in its queue
+  // to returned_, and marks it as stalled unless it is blocked.
   void return_stuck_items() WF_REQUIRES(mutex_);
   // How many threads the supervisor would start.
   int room() const WF_REQUIRES(mutex_) {
@@ -295,7 +295,8 @@ class WorkerPool {
   bool kept_ WF_GUARDED_BY(mutex_) = false;        // a worker may have items in its own queue
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
-  // How the last worker rested that has not yet looked how many items had come meanwhile.
+  // How the worker that woke up last had rested. take_share() uses this once, to tell pace_ how
+  // many items had come meanwhile, and resets it.
   Rest rested_ WF_GUARDED_BY(mutex_) = Rest::kNone;
   PoolSupervisor supervisor_ WF_GUARDED_BY(mutex_);
   bool stopping_ WF_GUARDED_BY(mutex_) = false;

@@ -95,8 +95,8 @@ class ByteQueue {
   };
   static constexpr size_t kLargest = size_t{32} * 1024 - sizeof(Block);
 
-  // Copies the bytes into new blocks, of which the first is twice as large as the last that there
-  // is. Returns false when memory is exhausted.
+  // Copies the bytes into new blocks. The first of them is at least twice as large as the last one
+  // of the queue, but no block is larger than kLargest. Returns false when memory is exhausted.
   bool make_blocks(const char* from, size_t count, Block** first, Block** last) const {
     size_t capacity = last_ ? last_->capacity : 0;
     while (count > 0) {

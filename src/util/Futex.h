@@ -13,7 +13,8 @@ namespace workflow {
 // only if the deadline has passed.
 bool futex_wait(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns);
 
-// Wake one thread, or all, that sleep at this address. Nothing need be there any more.
+// Wake one thread, or all, that sleep at this address. The memory there may have been freed
+// already, because it is not accessed.
 void futex_wake_one(const std::atomic<uint32_t>* word);
 void futex_wake_all(const std::atomic<uint32_t>* word);
 

@@ -9,9 +9,9 @@ namespace workflow {
 
 // A condition variable for a FutexMutex.
 //
-// Thread-safe. Waits may end without a reason. Whoever notifies has changed what the waiters look
-// at while holding the mutex that they wait with, and may have unlocked it since. The condition
-// must not be destroyed before the last wait and the last notify have returned.
+// Thread-safe. Waits may end without a reason. A thread must hold the waiters' mutex when it
+// changes what they wait for, and may unlock it before it notifies them. The condition must not be
+// destroyed before the last wait and the last notify have returned.
 //
 // Invariants.
 // 1. A waiter counts itself and reads `sequence_` while it holds the mutex. So whoever changes

@@ -17,9 +17,9 @@ class Thread {
   Thread& operator=(Thread&&) noexcept = default;
 
   // Returns false, and starts nothing, if the system refuses another thread (EAGAIN,
-  // pthread_create(3)). Tools show `name`, of which at most 15 bytes are used. The new thread
-  // blocks every signal except those that report its own faults, so that signals sent to the
-  // process reach the application's threads.
+  // pthread_create(3)). Tools show `name`, which must have at most 15 bytes: the system refuses a
+  // longer one (pthread_setname_np(3)). The new thread blocks every signal except those that report
+  // its own faults, so that signals sent to the process reach the application's threads.
   bool start(const char* name, std::function<void()> body);
   void join();
   bool joinable() const { return thread_.joinable() || virtual_id_.has_value(); }
@@ -29,10 +29,10 @@ class Thread {
   std::optional<VirtualScheduler::ThreadId> virtual_id_;
 };
 
-// Asks the kernel to end the timed waits of the calling thread when they are over. By default it
-// may be late by 50 µs, so as to wake several threads at once (PR_SET_TIMERSLACK, prctl(2)). For
-// threads that watch others. Those that the calling thread starts by Thread have what it had
-// before. Does nothing in a simulation.
+// Asks the kernel to wake the calling thread from timed waits as soon as their time is up. By
+// default it may be late by 50 µs, so as to wake several threads at once (PR_SET_TIMERSLACK,
+// prctl(2)). For threads that watch others. A thread that the calling thread then starts through
+// Thread gets the slack that the caller had before this call. Does nothing in a simulation.
 void wake_promptly();
 
 // Lets other threads run for about this long. This is only a hint: the delay is not guaranteed.

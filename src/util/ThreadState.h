@@ -13,8 +13,9 @@ namespace workflow {
 // it has ended.
 int64_t thread_cpu_ns(clockid_t clock);
 
-// Whether the thread with this number (gettid(2)) sleeps in the kernel. One that runs or waits for
-// a processor does not. Costs some 10 us.
+// Returns false if the thread with this number (gettid(2)) runs or waits for a processor. Returns
+// true if it sleeps in the kernel, and also if it has ended or its state cannot be read. Costs some
+// 10 µs.
 bool thread_sleeps(pid_t thread);
 
 }  // namespace workflow

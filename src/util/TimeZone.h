@@ -17,9 +17,8 @@ class TimeZone {
  public:
   // Finds a zone by its name in the database, such as "Europe/Berlin". "UTC" needs no database.
   // "localtime" is the zone that TZ or the system is set to; only TZ may also give the path of a
-  // zone's file. Empty if there is no such zone, or if there
-  // was no memory to open its file; then the zone is not found later either. Allocates memory, and
-  // may throw std::bad_alloc.
+  // zone's file. Empty if there is no such zone, or if there was no memory to open its file; in the
+  // latter case the zone is not found later either. Allocates memory, and may throw std::bad_alloc.
   static std::optional<TimeZone> find(std::string_view name);
 
   // What "localtime" stands for: the name of a zone or the path of its file in the environment
