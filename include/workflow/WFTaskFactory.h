@@ -230,10 +230,10 @@ class WFTaskFactory {
   // - a request with "Transfer-Encoding: chunked" whose body is not a complete sequence of chunks
   //   and nothing else.
   //
-  // At most `redirect_max` redirects are
-  // followed, by the rules of RFC 9110, 15.4, and without credentials if they lead to another
-  // origin; after that the last response counts. A request that got no answer and may be repeated
-  // (RFC 9110, 9.2.2) is repeated up to `retry_max` times. Negative numbers count as 0.
+  // At most `redirect_max` redirects are followed, by the rules of RFC 9110, 15.4, and without
+  // credentials if they lead to another origin; after that the last response counts. A request that
+  // got no answer and may be repeated (RFC 9110, 9.2.2) is repeated up to `retry_max` times.
+  // Negative numbers count as 0.
   //
   // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is invalid or of another scheme,
   // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. For other errors see WFClientTask.

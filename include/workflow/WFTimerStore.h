@@ -444,14 +444,13 @@ class WFTimerStore {
   WFTimerStore(const WFTimerStore &) = delete;
   WFTimerStore &operator=(const WFTimerStore &) = delete;
 
-  // Takes no more timers, waits until the handlers that run have ended, but not longer than
-  // `limit`, and then closes the store. Requests that are under way are carried out. Returns false
-  // if handlers still run: what they do is not acknowledged, and their timers run again when their
-  // leases end. With a negative limit it waits
-  // without one. A further call waits for the handlers, too, within its own limit; the
-  // store closes when the first of these calls has waited enough. A handler of this store,
-  // on_missed and on_lost would wait for themselves: in them it returns false with errno EDEADLK
-  // and has no effect.
+  // Takes no more timers, waits until the handlers that run have ended, but not longer than `limit`
+  // (negative: for as long as they take), and then closes the store. Requests that are under way
+  // are carried out. Returns false if handlers still run: what they do is not acknowledged, and
+  // their timers run again when their leases end. A further call waits for the handlers, too,
+  // within its own limit; the store closes when the first of these calls has waited enough. A
+  // handler of this store, on_missed and on_lost would wait for themselves: in them it returns
+  // false with errno EDEADLK and has no effect.
   bool close(workflow::Duration limit = std::chrono::seconds(30));
 
   // From now on this process runs the timers of that kind. `handler` must not be null, and is
