@@ -41,6 +41,7 @@ using redis_test::RedisServer;
 using redis_test::run;
 using std::chrono::milliseconds;
 using store_test::ask;
+using store_test::ask_until;
 using store_test::cancel_request;
 using store_test::carry_out;
 using store_test::claim_request;
@@ -280,12 +281,7 @@ class ClusterLedger {
   }
   // Schedules until replicas have the timer.
   void schedule_safely(const std::string& name, milliseconds delay) {
-    WFStoreTimer timer{name, delay, "kind"};
-    timer.request = WFStoreRequestId{7, ++number_};
-    EXPECT_TRUE(eventually([&] {
-      const WFStoreResult result = store_->schedule(timer);
-      return result.ok() && result.receipt.level == WFStoreReceipt::kReplicas;
-    }));
+    store_test::schedule_until(*store_, {name, delay, "kind"}, {7, ++number_}, "replicas(1)");
     stored_.insert(name);
   }
   void cancel(const std::string& name) {
@@ -349,7 +345,9 @@ TEST(RedisStoreCluster, MovedSlotsLoseNothingAndDoubleNothing) {
       std::this_thread::sleep_for(milliseconds(1));  // or the slots would be moving all the time
     }
   });
-  for (int i = 0; i < 200 || (moves < 20 && i < 20000); i++) {
+  // A timer whose cancel is late has begun before it, so this goes on until one has won.
+  const auto has_seen_enough = [&] { return moves >= 20 && ledger.cancelled() > 0; };
+  for (int i = 0; i < 200 || (!has_seen_enough() && i < 20000); i++) {
     const std::string name = std::to_string(i);
     ledger.schedule(name, milliseconds(i % 2 == 0 ? 0 : 50));
     if (i % 3 == 0) {
@@ -372,8 +370,7 @@ TEST(RedisStoreCluster, WhatReplicasHaveOutlivesTheirMaster) {
   std::set<std::string> safe;
   for (int i = 0; i < 20; i++) {
     const std::string name = name_on(cluster, 0, kShards, i);
-    ask(*backend, timer(name, kNeverUs), static_cast<uint64_t>(1 + i));
-    EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");
+    ask_until(*backend, timer(name, kNeverUs), static_cast<uint64_t>(1 + i), "replicas(1)");
     safe.insert(name);
   }
   const std::string elsewhere = name_on(cluster, 1, kShards, 100);
@@ -432,16 +429,20 @@ TEST(RedisStoreCluster, ReplicasAreWaitedForBeforeAClaim) {
   const auto backend = open_backend(cluster.store_url("namespace=app&shards=4&replicas=1"));
   const std::string safe = name_on(cluster, 0, 4, 1);
   const std::string elsewhere = name_on(cluster, 1, 4, 1);
-  ask(*backend, timer(elsewhere, 0));
-  StoreRequest schedule;
-  schedule.what = timer(safe, 0);
-  schedule.id = {1, 1};
-  StoreRequest claim;
-  claim.what = claim_request(10);
-  StoreRequest* const requests[] = {&schedule, &claim};
-  ASSERT_TRUE(backend->execute(requests));
-  EXPECT_EQ(std::get<ClaimRequest>(claim.what).claimed.size(), 2U);
-  EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");  // the other master has no replica
+  // The other master has no replica, so that a receipt of both never says so.
+  uint64_t number = 0;
+  EXPECT_TRUE(eventually([&] {
+    ask(*backend, timer(elsewhere, 0));
+    StoreRequest schedule;
+    schedule.what = timer(safe, 0);
+    schedule.id = {1, ++number};
+    StoreRequest claim;
+    claim.what = claim_request(10);
+    StoreRequest* const requests[] = {&schedule, &claim};
+    EXPECT_TRUE(backend->execute(requests));
+    EXPECT_EQ(std::get<ClaimRequest>(claim.what).claimed.size(), 2U);
+    return backend->receipt().to_string() == "replicas(1)";
+  }));
 }
 
 // A Cluster of two masters. The clock of the first one is ahead by an hour.
@@ -542,8 +543,8 @@ TEST(RedisStoreCluster, ANewMasterRaisesTheEpochOfItsShards) {
   constexpr size_t kShards = 6;
   const auto backend = open_backend(cluster.store_url("namespace=app&shards=6&replicas=1"));
   const std::string name = name_on(cluster, 0, kShards, 1);
-  EXPECT_EQ(ask(*backend, timer(name, kNeverUs), 1).timer / kShards / kEpoch, 0U);
-  EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");
+  const ScheduleRequest stored = ask_until(*backend, timer(name, kNeverUs), 1, "replicas(1)");
+  EXPECT_EQ(stored.timer / kShards / kEpoch, 0U);
   cluster.promote(3);
   ASSERT_TRUE(eventually(
       [&] { return run(cluster.node(0).url(), {"ROLE"}).value[0].string_value() == "slave"; }));

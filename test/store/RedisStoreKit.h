@@ -15,6 +15,7 @@
 #include "support/Eventually.h"
 #include "support/RedisServer.h"
 #include "support/StoreUnits.h"
+#include "workflow/WFTimerStore.h"
 
 // What tests of stores in a Redis have in common: a backend that is asked one thing after the
 // other.
@@ -76,6 +77,31 @@ WHAT ask(workflow::StoreBackend& backend, WHAT what, uint64_t id = 0) {
   EXPECT_TRUE(carry_out(backend, what, &failure, id)) << failure.message;
   EXPECT_EQ(failure.error, 0) << failure.message;
   return what;
+}
+// Carries out a request of session 1 until the receipt of its answer is that one. A master may take
+// a second to hear that its replica is in sync, and a busy machine takes longer. A repeat under the
+// same id gets the answer of the first time.
+template <class WHAT>
+WHAT ask_until(workflow::StoreBackend& backend, const WHAT& what, uint64_t id,
+               const std::string& receipt) {
+  WHAT answered;
+  EXPECT_TRUE(test_support::eventually([&] {
+    answered = ask(backend, what, id);
+    return backend.receipt().to_string() == receipt;
+  })) << backend.receipt().to_string();
+  return answered;
+}
+// The same for a store, and any id.
+inline WFStoreResult schedule_until(WFTimerStore& store, WFStoreTimer timer, WFStoreRequestId id,
+                                    const std::string& receipt) {
+  timer.request = id;
+  WFStoreResult result;
+  EXPECT_TRUE(test_support::eventually([&] {
+    result = store.schedule(timer);
+    return result.ok() && result.receipt.to_string() == receipt;
+  })) << result.message
+      << result.receipt.to_string();
+  return result;
 }
 
 inline workflow::ScheduleRequest timer(const std::string& name, int64_t due_us) {

@@ -64,9 +64,7 @@ TEST(RedisStoreTls, TheMasterOfASentinelIsFollowed) {
   const store_test::StorePtr store = store_test::open_store(
       "rediss+sentinel://" + sentinel.address() + "/main?namespace=app&shards=1&replicas=1");
   ASSERT_TRUE(store);
-  const WFStoreResult stored = store->schedule({"later", hours(1), "kind"});
-  ASSERT_TRUE(stored.ok()) << stored.message;
-  EXPECT_EQ(stored.receipt.to_string(), "replicas(1)");
+  store_test::schedule_until(*store, {"later", hours(1), "kind"}, {8, 1}, "replicas(1)");
   master.stop();
   WFStoreTimer now{"now", seconds(0), "kind"};
   now.request = WFStoreRequestId{7, 1};
