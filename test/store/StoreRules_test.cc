@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "store/BackendKit.h"
+#include "store/RedisStorePlace.h"
 
 // The rules 5 to 13 of store/StoreBackend.h, one by one. BackendRules has their combinations.
 
@@ -682,24 +684,46 @@ TEST_P(StoreRules, LatestTimerOfTheNameIsRemembered) {
   EXPECT_EQ(outcome("a"), WFStoreOutcome::kCancelled);
 }
 
+// Each shard of a Redis remembers as many, and answers for its own timers.
 TEST_P(StoreRules, OldEndsAreForgottenAndTheAnswerSaysSinceWhen) {
-  if (GetParam().redis_shards > 1) {
-    GTEST_SKIP() << "each shard remembers as many";
-  }
+  const size_t shards = std::max<size_t>(GetParam().redis_shards, 1);
+  const auto name_in = [shards](size_t shard, int number) {
+    for (int i = 0;; i++) {
+      const std::string name = std::to_string(number) + " " + std::to_string(i);
+      if (workflow::redis_store_shard(name, shards) == shard) return name;
+    }
+  };
   reopen(2);
-  schedule("a", 0);
-  cancel("a");
-  const int64_t end_us = now_us();
-  for (const char* name : {"b", "c"}) {
+  std::vector<int64_t> end_us(shards);
+  const auto end_one = [&](size_t shard, int number) {
     move_us(kMinuteUs);
-    schedule(name, 0);
-    cancel(name);
+    schedule(name_in(shard, number), 0);
+    cancel(name_in(shard, number));
+    return now_us();
+  };
+  // In the first shard one more than in the others.
+  for (size_t shard = 0; shard < shards; shard++) {
+    end_us[shard] = end_one(shard, 1);
+    end_one(shard, 2);
   }
-  const WFStoreAnswer answer = cancel("a").at(0);
-  EXPECT_EQ(answer.verdict, WFStoreVerdict::kUnknown);
-  EXPECT_GE(answer.when.time_since_epoch(), std::chrono::microseconds(end_us));
-  EXPECT_LE(answer.when.time_since_epoch(), std::chrono::microseconds(now_us()));
-  EXPECT_EQ(outcome("b"), WFStoreOutcome::kCancelled);
+  end_one(0, 3);
+  const auto remembers_since_us = [&](size_t shard, int number) {
+    const WFStoreAnswer answer = cancel(name_in(shard, number)).at(0);
+    EXPECT_EQ(answer.verdict, WFStoreVerdict::kUnknown);
+    const auto when = answer.when.time_since_epoch();
+    return int64_t{std::chrono::duration_cast<std::chrono::microseconds>(when).count()};
+  };
+  EXPECT_GE(remembers_since_us(0, 1), end_us[0]);
+  EXPECT_LE(remembers_since_us(0, 1), now_us());
+  EXPECT_EQ(outcome(name_in(0, 2)), WFStoreOutcome::kCancelled);
+  for (size_t shard = 1; shard < shards; shard++) {
+    EXPECT_EQ(outcome(name_in(shard, 1)), WFStoreOutcome::kCancelled) << shard;
+    EXPECT_LE(remembers_since_us(shard, 4), end_us[shard]) << shard;
+    // Then they forget one as well.
+    end_one(shard, 3);
+    EXPECT_GE(remembers_since_us(shard, 1), end_us[shard]) << shard;
+    EXPECT_EQ(outcome(name_in(shard, 2)), WFStoreOutcome::kCancelled) << shard;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StoreRules, testing::ValuesIn(store_test::rules_backend_kinds()),
