@@ -267,6 +267,34 @@ TEST_F(RedisStoreCrowds, CancelledRunsOfAProcessThatIsGoneEndAThousandAtATime) {
   EXPECT_EQ(ask(*backend_, cancel_request("b")).answers.at(0).verdict, WFStoreVerdict::kDone);
 }
 
+// A request that has ended very many leaves it to those that follow to forget them.
+TEST_F(RedisStoreCrowds, WhatHasEndedIsForgottenAThousandAtATime) {
+  workflow::StoreBackendOptions options;
+  options.session = 2;
+  options.remembered = 10;
+  std::string why;
+  const auto forgetful =
+      store_test::try_to_open(url_of(server_, store_test::kOneShard), options, &why);
+  ASSERT_NE(forgetful, nullptr) << why;
+  const auto asked = [this](const std::vector<std::string>& words) {
+    return run(server_.url(), words).value;
+  };
+  const auto remembered = [&asked] {
+    return std::stoul(asked({"HGET", "{app:0}:meta", "ends"}).string_value());
+  };
+  expect_won(ask(*forgetful, cancel_request("a")).answers, 0, kMany);
+  for (size_t left = kMany - 1000; left >= 1000; left -= 1000) {
+    EXPECT_LE(remembered(), left);
+    EXPECT_GT(remembered(), left - 1000);
+    ask(*forgetful, cancel_request("nobody"));
+  }
+  EXPECT_LE(remembered(), 10U);
+  const auto ring = asked({"LRANGE", "{app:0}:ring", "0", "-1"});
+  EXPECT_EQ(ring.arr_size(), 1U);
+  EXPECT_LE(ring[0].string_value().size(), 50U);
+  EXPECT_EQ(asked({"HLEN", "{app:0}:ended"}).int_value(), 1);
+}
+
 // Timers that have failed are no timers for a cancel, and are no obstacle to it.
 TEST_F(RedisStoreCrowds, FailedTimersDoNotCount) {
   for (const ClaimRequest::Claimed& one : claim_oldest_two().claimed) {

@@ -221,6 +221,32 @@ TEST(RedisStore, WhatIsForgottenIsRemoved) {
   EXPECT_LE(size("HLEN", "ended"), 11);
   end_timers("again", 1);
   EXPECT_EQ(size("HLEN", "ended"), 1);
+
+  // The same where many runs end at a time.
+  constexpr size_t kRuns = 300;
+  std::vector<StoreRequest> batch(kRuns);
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    request.what = timer("run " + std::to_string(requests.size()), 0);
+    requests.push_back(&request);
+  }
+  ASSERT_TRUE(backend->execute(requests));
+  const auto claim = ask(*backend, claim_request(kRuns));
+  ASSERT_EQ(claim.claimed.size(), kRuns);
+  for (size_t i = 0; i < kRuns; i++) {
+    FinishRequest finish;
+    finish.run = claim.claimed[i].run;
+    batch[i].what = finish;
+  }
+  ASSERT_TRUE(backend->execute(requests));
+  EXPECT_LE(std::stoi(field(server, "ends")), 11);
+  EXPECT_LE(size("HLEN", "ended"), 11);
+  const auto ring = run(server.url(), {"LRANGE", "{app:0}:ring", "0", "-1"}).value;
+  size_t bytes = 0;
+  for (size_t i = 0; i < ring.arr_size(); i++) {
+    bytes += ring[i].string_value().size();
+  }
+  EXPECT_LE(bytes, 11U * 30);
   for (const char* key : {"timers", "names", "queue", "marked", "leased", "payloads"}) {
     EXPECT_EQ(size("EXISTS", key), 0) << key;
   }
