@@ -552,6 +552,35 @@ TEST(RedisStoreCluster, ANewMasterRaisesTheEpochOfItsShards) {
   EXPECT_EQ(names(*backend), (std::vector<std::string>{name, name}));
 }
 
+// The store goes on by itself when the new master cannot drop timers any more.
+TEST(RedisStoreCluster, ANewMasterThatMayDropTimersIsRefused) {
+  RedisCluster cluster({.masters = 2, .replicas = 1});
+  const std::string name = name_on(cluster, 0, 4, 1);
+  const store_test::StorePtr store =
+      store_test::open_store(cluster.store_url("namespace=app&shards=4&replicas=1"));
+  WFStoreTimer later{name, std::chrono::hours(1), "kind"};
+  store_test::schedule_until(*store, later, {7, 1}, "replicas(1)");
+  run(cluster.node(2).url(), {"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
+  cluster.promote(2);
+  // Until the old master has heard of it, requests go there.
+  ASSERT_TRUE(eventually(
+      [&] { return run(cluster.node(0).url(), {"ROLE"}).value[0].string_value() == "slave"; }));
+  WFStoreResult refused;
+  EXPECT_TRUE(eventually([&] {
+    refused = store->schedule(later);
+    return refused.ok() || refused.error == EINVAL;
+  }));
+  EXPECT_EQ(refused.message, cluster.node(2).in_messages() +
+                                 "the maxmemory-policy of the server is volatile-ttl, which would "
+                                 "drop timers: a store needs noeviction");
+  EXPECT_NE(refused.verdict(), WFStoreVerdict::kInDoubt);
+  EXPECT_EQ(stored_in(cluster, 4), 1);
+  run(cluster.node(2).url(), {"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+  later.request = WFStoreRequestId{7, 2};
+  EXPECT_TRUE(eventually([&] { return store->schedule(later).ok(); }));
+  EXPECT_EQ(stored_in(cluster, 4), 2);
+}
+
 TEST(RedisStoreCluster, TimersRunOnAfterAFailover) {
   RedisCluster cluster({.masters = 3, .replicas = 1});
   ClusterLedger ledger(cluster.store_url("namespace=app&shards=6&replicas=1"));

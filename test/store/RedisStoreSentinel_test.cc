@@ -229,6 +229,39 @@ TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheWaitDoesNotCount) {
   EXPECT_THAT(names(*backend_), testing::Contains("a"));
 }
 
+// A server that may drop timers is refused, also when it becomes the master later.
+TEST_F(RedisStoreReplaced, ANewMasterThatMayDropTimersIsRefused) {
+  const auto set_policy = [this](const std::string& policy) {
+    EXPECT_EQ(run(replica_.url(), {"CONFIG", "SET", "maxmemory-policy", policy}).text, "OK");
+  };
+  set_policy("allkeys-lru");
+  master_.signal(SIGKILL);
+  master_.stop();
+  EXPECT_EQ(run(replica_.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+  sentinel_.epoch = 1;
+  sentinel_.name(replica_);
+  ScheduleRequest request = timer("b", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend_, request, &failure, 2));
+
+  std::string message;
+  for (int i = 0; i < 2; i++) {
+    EXPECT_EQ(backend_->reopen(&message), EINVAL);
+    EXPECT_EQ(message, replica_.in_messages() +
+                           "the maxmemory-policy of the server is allkeys-lru, which would drop "
+                           "timers: a store needs noeviction");
+    EXPECT_FALSE(carry_out(*backend_, request, &failure, 2));
+    EXPECT_EQ(failure.error, EINVAL);
+    EXPECT_EQ(failure.message, message);
+    EXPECT_FALSE(failure.in_doubt);
+  }
+  EXPECT_EQ(run(replica_.url(), {"ZCARD", "{app:0}:names"}).text, "1");
+  set_policy("noeviction");
+  ASSERT_TRUE(reopens(*backend_));
+  EXPECT_EQ(ask(*backend_, timer("b", kNeverUs), 2).timer / kEpoch, 1U);
+  EXPECT_EQ(names(*backend_), (std::vector<std::string>{"a", "b"}));
+}
+
 // The master is replaced while the store connects.
 TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheOpeningDoesNotCount) {
   const int asked = sentinel_.asked;
