@@ -82,7 +82,7 @@ void MemoryAnswers::remember(const StoreRequest& request, size_t remembered) {
   if (auto* schedule = std::get_if<ScheduleRequest>(&answer.what)) {
     schedule->spec = StoredSpec();
   }
-  insert(session(request.id.session), std::move(answer), remembered);
+  insert(session(request.id), std::move(answer), remembered);
 }
 
 void MemoryAnswers::ask(AskRequest& ask, StoreFailure& failure, size_t remembered) {
@@ -103,22 +103,26 @@ void MemoryAnswers::ask(AskRequest& ask, StoreFailure& failure, size_t remembere
     }
   }
   const bool forgotten =
-      session != nullptr ? ask.asked.number <= session->newest_forgotten : sessions_forgotten_;
+      session != nullptr ? ask.asked.number <= session->newest_forgotten : sessions_dropped_;
   if (forgotten || remembered == 0) {
     failure = {ENODATA, "the store does not remember requests from so long ago", false};
     return;
   }
-  insert(this->session(ask.asked.session), used_up(ask.asked), remembered);
+  insert(this->session(ask.asked), used_up(ask.asked), remembered);
 }
 
-MemoryAnswers::Session& MemoryAnswers::session(uint64_t id) {
-  if (sessions_.size() >= kMaxSessions && !sessions_.contains(id)) {
+MemoryAnswers::Session& MemoryAnswers::session(const WFStoreRequestId& request) {
+  const bool is_new = !sessions_.contains(request.session);
+  if (is_new && sessions_.size() >= kMaxSessions) {
     sessions_.erase(std::min_element(
         sessions_.begin(), sessions_.end(),
         [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-    sessions_forgotten_ = true;
+    sessions_dropped_ = true;
   }
-  Session& session = sessions_[id];
+  Session& session = sessions_[request.session];
+  if (is_new && sessions_dropped_) {
+    session.newest_forgotten = request.number - 1;
+  }
   session.used = ++uses_;
   return session;
 }

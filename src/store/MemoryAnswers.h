@@ -17,7 +17,9 @@ namespace workflow {
 // Invariants:
 // 1. For each session, the answers to the last `remembered` requests are here, in the order in
 //    which the requests were carried out or asked for.
-// 2. An id that was forgotten is not greater than `newest_forgotten` of its session.
+// 2. An id that was forgotten is not greater than `newest_forgotten` of its session. Once a session
+//    was dropped (sessions_dropped_), this includes all ids before the first one that a new session
+//    is created with, because that may be the session that was dropped.
 // 3. There are at most kMaxSessions sessions: those that were used last.
 class MemoryAnswers {
  public:
@@ -41,13 +43,14 @@ class MemoryAnswers {
 
   static bool is_remembered(const StoreRequest& request);
   static StoreRequest used_up(const WFStoreRequestId& id);
-  // Creates the session if there is none. Forgets another one if there are too many.
-  Session& session(uint64_t id);
+  // The session of a request. Creates it if there is none, and drops another one if there are too
+  // many.
+  Session& session(const WFStoreRequestId& request);
   static void insert(Session& session, StoreRequest request, size_t remembered);
 
   std::unordered_map<uint64_t, Session> sessions_;
   uint64_t uses_ = 0;
-  bool sessions_forgotten_ = false;
+  bool sessions_dropped_ = false;
 };
 
 }  // namespace workflow

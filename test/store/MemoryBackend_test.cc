@@ -41,11 +41,13 @@ class MemoryBackend : public testing::Test {
   }
 
   template <class WHAT>
-  static WHAT ask(StoreBackend& backend, WHAT what) {
+  WHAT ask(StoreBackend& backend, WHAT what, const WFStoreRequestId& id = {}) {
     StoreRequest request;
+    request.id = id;
     request.what = std::move(what);
     StoreRequest* const requests[] = {&request};
     EXPECT_TRUE(backend.execute(requests));
+    failure_ = request.failure;
     return std::get<WHAT>(request.what);
   }
 
@@ -56,11 +58,9 @@ class MemoryBackend : public testing::Test {
     return request;
   }
 
-  static uint64_t count(StoreBackend& backend) {
-    return ask(backend, workflow::CountRequest()).count;
-  }
+  uint64_t count(StoreBackend& backend) { return ask(backend, workflow::CountRequest()).count; }
 
-  static ClaimRequest claim(StoreBackend& backend) {
+  ClaimRequest claim(StoreBackend& backend) {
     ClaimRequest request;
     request.kinds = {{"kind", 9, 9}};
     request.lease_us = 30 * kUsPerSec;
@@ -68,6 +68,7 @@ class MemoryBackend : public testing::Test {
   }
 
   SetClock clock_;
+  workflow::StoreFailure failure_;  // of the last request
   int error_ = 0;
   std::string message_;
 };
@@ -189,6 +190,28 @@ TEST_F(MemoryBackend, NobodyIsToldAfterItHasClosed) {
 
 // Two workers and a canceller of one store, in an order that the seed decides: each timer is
 // either claimed once or cancelled.
+// It cannot know whether the session is a new one.
+TEST_F(MemoryBackend, ASessionThatWasDroppedAndComesBackDeniesNothingThatItHasAsked) {
+  const auto backend = open("sessions");
+  ask(*backend, schedule_request(0), {1, 1});
+  for (uint64_t session = 2; session <= 1001; session++) {
+    ask(*backend, schedule_request(0), {session, 1});
+  }
+  const auto found = [&](const WFStoreRequestId& id) {
+    workflow::AskRequest request;
+    request.asked = id;
+    return ask(*backend, request).found;
+  };
+  EXPECT_FALSE(found({1, 1}));
+  EXPECT_EQ(failure_.error, ENODATA);
+  ask(*backend, schedule_request(0), {1, 5});
+  EXPECT_FALSE(found({1, 1}));
+  EXPECT_EQ(failure_.error, ENODATA);
+  EXPECT_TRUE(found({1, 5}));
+  EXPECT_FALSE(found({1, 6}));
+  EXPECT_EQ(failure_.error, 0);
+}
+
 TEST_F(MemoryBackend, SimulationHasStoresOfItsOwnAndSchedulesTheirLocks) {
   const auto outside = open("simulated");
   ask(*outside, schedule_request(0));
