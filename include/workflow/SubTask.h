@@ -18,10 +18,11 @@ struct TaskContext;
 
 // One step of a series. Users derive from it to bring their own asynchronous work.
 //
-// Life: a task is created and joined to a series, or started alone. It is dispatched once. After
-// subtask_done() its done() runs, which calls the user's callback, deletes the task and returns the
-// next task of the series. A task that is not dispatched is dropped: it is deleted without a
-// callback.
+// Life: a task is created, and then either joins a series or is started alone. It is dispatched
+// when its turn comes. After subtask_done() its done() runs, which calls the user's callback,
+// deletes the task and returns the next task of the series. Some kinds of tasks put themselves back
+// into the series in done() instead, and are dispatched again (see come_back_after()). A task that
+// is never dispatched is dropped: it is deleted without a callback.
 //
 // Threads: a task has one owner at a time. It may complete before dispatch() returns or much later,
 // on any thread. subtask_done() is the last thing that its caller does with the task. done() runs
@@ -103,8 +104,9 @@ class SubTask : public workflow::Runnable {
   // next.
   SubTask *delete_and_continue_with(SubTask *task);
   // How done() ends for a task that comes back: pushes `task`, which is new, to the front of the
-  // series, and this task behind it. Returns the next task of the series. If `lends` is set, what
-  // runs before this task comes back borrows; then its turn begins with came_back().
+  // series, and this task behind it. Returns the next task of the series. A coroutine sets `lends`:
+  // borrows() is then true for the tasks that run before this task comes back. When this task has
+  // come back, its done() calls came_back() first.
   SubTask *come_back_after(SubTask *task, bool lends = false);
   void came_back();
 

@@ -101,10 +101,12 @@ using rotate_callback_t = std::function<void(WFRotateTask<T> *)>;
 
 // Creates tasks that run an algorithm of <algorithm> on a computing thread, in the queue of that
 // name. They end as go tasks do, for instance with ABORTED if the library stopped first. After
-// SUCCESS, get_output() is the range that results from the algorithm; otherwise it is two nulls.
-// The range may be replaced in get_input() before the start. Any thread may create these tasks. T
-// must be movable; only a merge also needs it to be copyable. The arguments of the algorithm (a
-// comparator, a predicate, a value) must be copyable and must not throw.
+// SUCCESS, get_output() is the range that results from the algorithm. After ABORTED it is two
+// nulls. After SYS_ERROR with ETIMEDOUT do not use the output or the range: an algorithm that has
+// begun runs on and may still be writing both, unless a coroutine waits for the task. The range may
+// be replaced in get_input() before the start. Any thread may create these tasks. T must be
+// movable; only a merge also needs it to be copyable. The arguments of the algorithm (a comparator,
+// a predicate, a value) must be copyable and must not throw.
 class WFAlgoTaskFactory {
  private:
   // A parameter that takes no part in deducing T: lambdas convert to it.

@@ -45,9 +45,11 @@
 // - When a coroutine goes on that has waited for a function on a computing thread, the function has
 //   returned, however the wait has ended. So it may use the coroutine's variables. Only
 //   wf::go_detached() differs.
-// - When a scope ends, what waits in it ends with ECANCELED or ETIMEDOUT, and so does every later
-//   wait in it, at once. When the process exits, every wait ends with ABORTED. The coroutine goes
-//   on in each case. Only a cancelled series destroys the coroutines in it where they wait.
+// - When a scope ends, what waits in it ends with SYS_ERROR and the error of the scope, such as
+//   ECANCELED or ETIMEDOUT, and so does every later wait in it, at once. When the process exits,
+//   every wait ends with ABORTED. The coroutine goes on in each case. A coroutine is destroyed
+//   where it waits in two cases only: if its series is cancelled, and if it begins 10,000 waits
+//   after the library has begun to stop.
 
 // The task that runs a coroutine. wf::task() makes one.
 using WFCoTask = workflow::CoTask;

@@ -8,8 +8,9 @@
 
 #include "workflow/WFTaskState.h"
 
-// How what a coroutine waited for has ended. `state` is a WFT_STATE_*, and `error` is what the
-// state makes of it (WFTaskState.h): after SYS_ERROR an errno value. True if it ended with SUCCESS.
+// The outcome of a wait of a coroutine. `state` is a WFT_STATE_*. The meaning of `error` depends on
+// the state (WFTaskState.h): after SYS_ERROR it is an errno value. A WFEnd converts to true if the
+// state is SUCCESS.
 struct [[nodiscard]] WFEnd {
   int state = WFT_STATE_UNDEFINED;
   int error = 0;
@@ -24,7 +25,9 @@ struct [[nodiscard]] WFEnd {
   friend bool operator!=(const WFEnd &a, const WFEnd &b) { return !(a == b); }
 };
 
-// Says that something has not ended with SUCCESS. Thrown by check() and get() only.
+// The exception that says that something has not ended with SUCCESS. check() and get() throw it.
+// Functions that wait for other coroutines, such as wf::wait() and wf::any(), throw it with
+// SYS_ERROR and ECANCELED if what they needed was dropped, because its series was cancelled.
 struct WFError : std::exception {
   WFEnd end;
 
@@ -39,8 +42,9 @@ inline void WFEnd::check() const {
   if (!*this) throw WFError(*this);
 }
 
-// A WFEnd with a value, which is there after SUCCESS, and in a few cases after a failure.
-// `exception` is set by wf::all_ended() only, for a coroutine that has thrown.
+// A WFEnd with a value. The value is there after SUCCESS, and in a few cases after a failure.
+// `exception` is null except in the results of wf::all_ended(): there it is what the work, a
+// coroutine or the function of a wf::go(), has thrown.
 template <class T>
 struct [[nodiscard]] WFEnded : WFEnd {
   std::optional<T> value = std::nullopt;

@@ -31,7 +31,8 @@ class WFFacilities {
   template <class RESP>
   using WFNetworkResult = ::WFNetworkResult<RESP>;
 
-  // Returns after `microseconds`, never earlier, or at once when the library stops.
+  // Blocks the calling thread for `microseconds`. Returns earlier only if the library stops, there
+  // is no memory for the timer, or the scope of the computation that calls this ends.
   static void usleep(unsigned int microseconds);
 
   // The future is ready after `microseconds`, or when the library stops.
@@ -43,7 +44,7 @@ class WFFacilities {
   static WFFuture<void> async_sleep_for(workflow::Duration duration);
 
   // Runs func(args...) on a computing thread: creates and starts a go task of that queue. A null
-  // function is not called.
+  // function is allowed if there are no arguments, and is not called.
   template <class FUNC, class... ARGS>
   static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     WFTaskFactory::create_go_task(queue_name, std::forward<FUNC>(func), std::forward<ARGS>(args)...)

@@ -34,12 +34,14 @@ struct FileSyncArgs {
 // One operation on a file. It is done by io_uring or on other threads, so that no callback, timer
 // or caller waits for a disk.
 //
-// It ends as the system call of its name would end at that time:
-//   SUCCESS    with get_retval() the number of bytes (fewer than requested at the end of the file,
-//              on a full disk, ...), or 0 for fsync and fdatasync;
-//   SYS_ERROR  with get_error() its errno and get_retval() -1; EAGAIN also if there are no
-//              threads for it;
-//   ABORTED    with get_retval() -1: the library stopped before the operation began. An operation
+// It ends as the system call of its name would end at that time, unless the scope around the task
+// (WFScope.h) or the library ends first:
+//   SUCCESS    get_retval() is the number of bytes (fewer than requested at the end of the file, on
+//              a full disk, ...), or 0 for fsync and fdatasync.
+//   SYS_ERROR  get_retval() is -1, and get_error() is the errno of the system call, EAGAIN if there
+//              are no threads for the operation, or the error of the scope. docs/scopes.md says
+//              when a scope can still end an operation that has begun.
+//   ABORTED    get_retval() is -1: the library stopped before the operation began. An operation
 //              that has begun ends in its own way, and the process waits for it when it exits.
 // A write past RLIMIT_FSIZE does not raise its usual signal: it ends with EFBIG.
 //

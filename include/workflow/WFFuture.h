@@ -14,8 +14,9 @@
 // Results that one thread waits for and another one brings, like std::future and std::promise, with
 // three differences. A wait on a thread of the library lends that thread to other work, so it
 // cannot starve what it waits for. A wait in the function of a go or thread task ends when the
-// scope of the task ends (WFScope.h), unless the future was made from a std::future. Nothing here
-// throws, except WFFuture::get() if the promise is broken.
+// scope of the task ends (WFScope.h), unless the future was made from a std::future. Misuse is not
+// reported by exceptions. WFFuture::get() throws if the promise is broken, creating a promise may
+// throw std::bad_alloc, and set_value() throws what copying or moving the value throws.
 //
 // A future and its promise may be used by different threads at once, but each by one thread at a
 // time. A promise may be destroyed as soon as the waiter is awake, even if set_value() has not
@@ -44,8 +45,9 @@ class WFFuture {
     }
   }
 
-  // Returns std::future_status::ready or timeout. A duration that is not positive does not wait. In
-  // a simulation the duration is virtual time.
+  // Returns std::future_status::ready or timeout; for a future that was made from a deferred
+  // std::future, returns deferred and does not wait. A duration that is not positive does not wait.
+  // In a simulation the duration is virtual time.
   template <class REP, class PERIOD>
   std::future_status wait_for(const std::chrono::duration<REP, PERIOD> &duration) const {
     assert(valid());

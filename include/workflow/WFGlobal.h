@@ -42,7 +42,8 @@ inline constexpr struct WFGlobalSettings GLOBAL_SETTINGS_DEFAULT {};
 // the library. `settings` must not be null; it is copied.
 extern void WORKFLOW_library_init(const struct WFGlobalSettings *settings);
 
-// Functions that concern the process as a whole. Any thread may call any of them at any time.
+// Functions that concern the process as a whole. Any thread may call any of them at any time,
+// except set_global_settings(), to which the rules of WORKFLOW_library_init() apply.
 class WFGlobal {
  public:
   // Sets the port of URLs that have that scheme and name no port. Schemes ignore case (RFC 3986,
@@ -78,9 +79,10 @@ class WFGlobal {
   static int increase_compute_thread();
   static int decrease_compute_thread();
 
-  // The queue of the go tasks of that name, and the library's computing threads, for functions that
-  // take an ExecQueue and an Executor. Use them together. They live as long as the library, and
-  // their init() and deinit() do nothing.
+  // Return the queue of the go tasks of that name, and the library's computing threads, for
+  // functions that take an ExecQueue and an Executor. Use them together. The library owns both, and
+  // they live as long as the library. Do not call init() or deinit() on them: ExecQueue::init()
+  // returns 0, Executor::init() fails with EALREADY, and nothing changes.
   static ExecQueue *get_exec_queue(const std::string &queue_name);
   static Executor *get_compute_executor();
 

@@ -68,10 +68,9 @@ class WFHttpStream {
   // Sends the head of task->get_resp(), followed by whatever was appended to its body. Call this
   // once, in the series of a server's task. On failure the returned handle has no stream, and errno
   // is set:
-  // - EINVAL: the task is null or not one of an HTTP server, or its head cannot be that of a reply
-  // (a
-  //   status 1xx, a version other than 1.1 and 1.0). Such a reply becomes a 500 when the series
-  //   ends.
+  // - EINVAL: the task is null or not one of an HTTP server, or its response has a head that no
+  //   reply can have: a status 1xx, or a version other than 1.1 and 1.0. Such a reply becomes a 500
+  //   when the series ends.
   // - EALREADY: the reply has already begun.
   // - EOPNOTSUPP: the server uses datagrams.
   // - Any other error, such as ENOMEM or the reason why there is no connection any more, means that

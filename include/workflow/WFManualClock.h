@@ -14,11 +14,13 @@
 //   WFManualClock::advance(3600 * 1000000000LL);
 //   ... their callbacks have run ...
 //
-// Every call that moves time goes from deadline to deadline. It returns when everything that is due
-// has expired and all handler and compute threads are idle again. Therefore timers complete in the
-// order of their deadlines (equal ones in any order), and with handler_threads = 1 one after the
-// other. A callback that blocks, except in a wait of WFFacilities or WFFuture, blocks these calls,
-// too. They do not wait for events of descriptors, nor for the threads of an Executor.
+// advance() goes from deadline to deadline; set_wall() and suspend() jump. Each call that moves
+// time returns when everything that is due has expired and all handler and compute threads are idle
+// again. Therefore timers that advance() makes due complete in the order of their deadlines (equal
+// ones in any order), and with handler_threads = 1 one after the other. A callback that blocks,
+// except in a wait of WFFacilities or WFFuture, blocks these calls, too. They do not wait for
+// events of descriptors, nor for the threads of an Executor. If no clock is installed, they abort
+// the process with a message.
 //
 // Within one call, a deadline costs about half a microsecond and the time of its callback. A call
 // costs some 20 microseconds more, to wake a thread of the library and to be woken by it. In a
@@ -38,7 +40,9 @@ class WFManualClock {
   // before.
   static int install();
 
-  // The number of nanoseconds that the clock was moved since install().
+  // Returns the time of the monotonic clock in nanoseconds: how far advance() and
+  // advance_to_next_deadline() have moved it since install(). suspend() and set_wall() do not
+  // count.
   static int64_t now_ns();
 
   // Moves all clocks forward (negative: see docs/limits.md). 0 only waits for what is due now.

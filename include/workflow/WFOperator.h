@@ -3,9 +3,13 @@
 #include "workflow/Workflow.h"
 
 // Composition by operators: `a > b` is a series, `a * b` is a parallel. Each operand is a task, a
-// pointer to a task, a series or a parallel, in any combination except two raw pointers. A series
-// on the left of > and a parallel on the left of * are extended, not wrapped. No pointer may be
-// null.
+// pointer to a task, a series or a parallel, in any combination except two raw pointers. No pointer
+// may be null.
+//
+// An operand that is a series (for >) or a parallel (for *) is extended and returned, on whichever
+// side it stands. If both operands are, the left one is extended: in `series > series` the right
+// one becomes a parallel with one branch, and in `parallel * parallel` the right one becomes a
+// branch of the left one.
 
 static inline SeriesWork &operator>(SubTask &x, SubTask &y) {
   SeriesWork *series = Workflow::create_series_work(&x, nullptr);

@@ -78,7 +78,7 @@ class WFResourcePool : public workflow::ResourceSource {
   };
 
   // Creates a pool of the `n` resources in `res`, which is copied. The last of them is taken first.
-  // If `res` is null, the resources are.
+  // If `res` is null, the pool has `n` null pointers as its resources. Throws std::bad_alloc.
   WFResourcePool(void *const *res, size_t n);
   // Creates a pool of `n` resources that are all null, to be used as permissions to do something.
   explicit WFResourcePool(size_t n);

@@ -44,7 +44,8 @@ struct WFServerParams {
   // The longest time between a reply and the next request. With 0 each connection carries one
   // request.
   int keep_alive_timeout;
-  // The largest body of a request. HTTP answers 413 to a larger one.
+  // HTTP: the largest body of a request; the answer to a larger one is 413. Other protocols: the
+  // largest request, its head included; the connection of a larger one is closed.
   size_t request_size_limit;
   int ssl_accept_timeout;
 
@@ -68,8 +69,8 @@ struct WFServerParams {
   // place.
   struct protocol::HttpLimits http_limits;
   // TLS: the application protocol that the server speaks (ALPN, RFC 7301), or several as "a,b", the
-  // preferred one first. A client that offers only others is refused. Null: the server does not
-  // negotiate one.
+  // preferred one first. A client that offers only others is refused. If this is null, the server
+  // does not negotiate a protocol. The caller owns the string, and keeps it as long as the server.
   const char *alpn_protocol;
 };
 

@@ -96,14 +96,19 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
 
   // The times are in milliseconds, or any std::chrono::duration. A negative time means unlimited.
   // On the server they limit how long sending may go without progress, and how long the connection
-  // may then stay idle (0 closes it after the reply). Set them before the reply.
+  // may then stay idle (0 closes it after the reply). Set them before the reply. On a client they
+  // limit sending the whole request (by default unlimited), and how long the connection is kept
+  // idle for the next task after the response (0 closes it). Set them before the start.
   void set_send_timeout(int timeout) { send_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
   void set_keep_alive(int timeout) {
     keep_alive_timeout_ = workflow::Duration::timeout_ms(timeout);
   }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
-  // For clients only.
+  // For clients only, before the start: the time for the whole response, from the end of sending
+  // (by default unlimited), and the time until its first byte (by default the endpoint's
+  // response_timeout). After that the task ends with SYS_ERROR/ETIMEDOUT. For chunked tasks see
+  // WFHttpChunkedTask.
   void set_receive_timeout(int timeout) {
     receive_timeout_ = workflow::Duration::timeout_ms(timeout);
   }
@@ -118,9 +123,11 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   }
 
   // Server side, before the reply: sends bytes ahead of the reply without waiting. Returns `size`;
-  // bytes that the socket does not take at once are buffered. Returns -1 with errno ENOBUFS if more
-  // than 1 MiB would be buffered. Over UDP the bytes are a datagram of their own, and the call
-  // fails with EAGAIN when there is no room.
+  // bytes that the socket does not take at once are buffered. Returns -1 with errno: ENOBUFS if
+  // more than 1 MiB would be buffered, EINVAL if a streamed reply has begun, ENOTCONN if the
+  // connection is gone or the reply was sent, or the error of the socket. Over UDP the bytes are a
+  // datagram of their own, and the call fails with EAGAIN when there is no room. Clients: fails
+  // with ENOTSUP.
   virtual int push(const void *buf, size_t size) = 0;
 
   // Server side: whether the peer has closed, half-closed or reset the connection. Never true for

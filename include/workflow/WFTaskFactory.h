@@ -50,15 +50,17 @@ using dynamic_create_t = std::function<SubTask *(WFDynamicTask *)>;
 using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
 
 // Creates tasks; docs/tasks.md has every kind on one page. Every function may be called from any
-// thread. A task is started by start() or by joining a series, and deletes itself after its
-// callback. dismiss() frees a task that was not started. Creating a task throws nothing but
-// std::bad_alloc.
+// thread. The caller owns a task until it calls start() or dismiss(), or gives the task to a series
+// or to another task. A task that was started deletes itself after its callback. dismiss() frees a
+// task that was not started and is in no series. Creating a task throws nothing but std::bad_alloc,
+// and what the copies of the user's functions and arguments throw.
 //
 // Callbacks and functions may be null, and are not called then: a computation without a function
-// ends with SUCCESS, a repeater without `create` at once. Tasks and series that are passed in must
-// not be null, except where a comment says so, and must not be started nor be in a series. Names
-// may consist of any bytes; an empty name is a name like any other. Calls by a name that nothing
-// has return 0.
+// ends with SUCCESS, a repeater without `create` at once. There is one exception: the function of a
+// go task must not be null if arguments are passed with it. Tasks and series that are passed in
+// must not be null, except where a comment says so, and must not be started nor be in a series.
+// Names may consist of any bytes; an empty name is a name like any other. If nothing has the name,
+// calls by name return 0.
 class WFTaskFactory {
  public:
   // Timers ------------------------------------------------------------------------------------
@@ -222,13 +224,15 @@ class WFTaskFactory {
 
   // Requests `url`, which is http or https, by HTTP/1.1 (RFC 9110, 9112). Where the user did not
   // set them, the task adds to the request the method GET, the target, the version, Host, and
-  // "Connection: close" if the connection is not to be kept. It sets Content-Length to the true
-  // value. The task does not send the following requests, but ends with EINVAL:
+  // "Connection: close" if the connection is not to be kept. It replaces the user's Content-Length
+  // by the true value. A chunked request has no Content-Length, and a request without a body has
+  // one only if the method is POST, PUT or PATCH. The task does not send the following requests,
+  // but ends with EINVAL:
   // - a request with several Host fields that differ;
   // - a request with a version other than 1.1 and 1.0;
   // - a request that announces a transfer coding other than "chunked";
-  // - a request with "Transfer-Encoding: chunked" whose body is not a complete sequence of chunks
-  //   and nothing else.
+  // - a request with "Transfer-Encoding: chunked" whose version is 1.0, or whose body is not a
+  //   complete sequence of chunks and nothing else.
   //
   // At most `redirect_max` redirects are followed, by the rules of RFC 9110, 15.4, and without
   // credentials if they lead to another origin; after that the last response counts. A request that
@@ -315,8 +319,10 @@ class WFTaskFactory {
 
   static WFEmptyTask *create_empty_task() { return new WFEmptyTask; }
 
-  // Creates a task when its turn in the series has come: the task that `create` returns takes its
-  // place. If `create` returns null, nothing does.
+  // Creates a placeholder. When the placeholder is dispatched, `create` is called on a thread of
+  // the library, and the task that it returns takes the place of the placeholder in the series,
+  // which owns the task from then on. If `create` returns null, the series goes on. If the series
+  // was cancelled meanwhile, the returned task is dropped. The placeholder has no callback.
   static WFDynamicTask *create_dynamic_task(dynamic_create_t create);
 
   // Calls `create` and runs the task that it returns, again and again, until `create` returns null.
@@ -374,10 +380,12 @@ class WFTaskFactory {
                                 const workflow::TimeSpan &limit, std::function<void()> &&function);
 };
 
-// Creates client requests of any protocol; see WFClientTask for their states. The connection is
-// kept for the next task of the same endpoint only if the task asks for it with set_keep_alive().
-// `retry_max` says how many more times the request is tried where that is safe: if no connection
-// could be made, or if it broke before anything came back. A negative number counts as 0.
+// Creates client requests of any protocol; see WFClientTask for their states. How long the
+// connection is kept for the next task of the same endpoint is set by set_keep_alive(). The default
+// is WFClientProtocol::kKeepAlive: 0, which means that it is not kept, unless the protocol says
+// otherwise. `retry_max` says how many more times the request is tried where that is safe: if no
+// connection could be made, or if it broke before anything came back. A negative number counts as
+// 0.
 //
 // TT_UDP: each try is a datagram from a port of its own. It is repeated if nothing has come back in
 // time (docs/protocols.md). TT_SCTP and TT_SCTP_SSL end with SYS_ERROR/EPROTONOSUPPORT if the

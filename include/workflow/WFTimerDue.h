@@ -28,16 +28,18 @@ struct WFBootClock {
   static time_point now();
 };
 
-// When a timer expires. It converts from the types that express this, so calls can be given these:
+// When a timer expires or a scope ends. It converts from the types that express this, so calls can
+// be given these:
 //
-//   std::chrono::seconds(30)                          30 s from its start, or from a reschedule
+//   std::chrono::seconds(30)                          30 s from its dispatch, or from a reschedule
 //   {std::chrono::seconds(30), WF_CLOCK_BOOTTIME}     the same by another clock
 //   std::chrono::steady_clock::now() + 30s            at that time
 //   std::chrono::system_clock::from_time_t(t)         at that date
 //   WFBootClock::now() + 30s                          at that time
 //
-// A time in the past is due at once: the callback runs soon, and never inside the call. For
-// negative delays, and times that do not fit, see docs/limits.md.
+// A time in the past is due at once. The callback of a timer then runs soon, but not inside the
+// call that dispatches or reschedules the timer, unless the library has stopped. For negative
+// delays, and times that do not fit, see docs/limits.md.
 class WFTimerDue {
  public:
   // A delay. A new timer measures it by the monotonic clock, an existing one by the clock that it

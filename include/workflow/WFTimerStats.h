@@ -28,8 +28,9 @@ struct WFTimerStats {
   // of periodic timers are not included, because they have no deadline.
   struct Lateness {
     static constexpr size_t kBuckets = 256;
-    // Bucket `i` counts the latenesses below 2^(i / 4) * (1 + (i % 4 + 1) / 4) nanoseconds that are
-    // in no earlier bucket. The end of a bucket is at most a quarter above its beginning.
+    // There are four buckets for each power of two. Bucket `i` = 4 * k + j, with 0 <= j <= 3,
+    // counts the latenesses below 2^k * (5 + j) / 4 nanoseconds that are in no earlier bucket. The
+    // end of a bucket is at most a quarter above its beginning.
     std::array<uint64_t, kBuckets> buckets{};
     uint64_t count = 0;
     std::chrono::nanoseconds sum{};

@@ -84,8 +84,9 @@ class WFMailboxTask : public workflow::TaskWithCallback<WFMailboxTask, workflow:
 class WFSelectorTask : public workflow::TaskWithCallback<WFSelectorTask, workflow::WaitingTask> {
  public:
   // Each candidate calls this once, from any thread, and must not use the selector afterwards.
-  // Returns 1 if `msg` was the first message that is not null. Otherwise it returns 0, and the
-  // message still belongs to the caller.
+  // Returns 1 if the selector ends with `msg`. Otherwise it returns 0, and the message still
+  // belongs to the caller: `msg` is null, another message came first, or the selector was ended by
+  // a scope, aborted or dropped before.
   virtual int submit(void *msg);
 
   // For the callback: the message, or null if there is none.
@@ -112,13 +113,13 @@ class WFSelectorTask : public workflow::TaskWithCallback<WFSelectorTask, workflo
   workflow::RefCount users_;  // the task is one user, all its candidates together are another
 };
 
-// Runs another task when it was both started and signalled: that task takes its place in the
-// series. The message of the signal is then in `*msgbuf`, or in the conditional's `user_data`. Only
-// the first signal counts.
+// Runs another task, the inner one, when the conditional was both dispatched and signalled: the
+// inner task then takes the place of the conditional in the series. The message of the signal is in
+// `*msgbuf`, or in the conditional's `user_data`. Only the first signal counts.
 //
-// The conditional owns the task until then. If the conditional is dropped, dismissed or aborted, it
-// drops the task. If it is aborted, ended by a scope, or fails without memory, it also cancels its
-// series, because what follows may rely on the task.
+// The conditional owns the inner task until that is dispatched. If the conditional is dropped,
+// dismissed, aborted, ended by a scope, or fails for lack of memory, it drops the inner task. In
+// the last three cases it also cancels its series, because what follows may rely on the inner task.
 class WFConditional : public workflow::MessageTask {
  public:
   // May be called from any thread, but only once, because the conditional may be gone after that.

@@ -19,7 +19,8 @@ namespace workflow {
 class DeadlineScope;
 class SeriesScope;
 
-// The place of a series in its scope: of the task that the series waits for now.
+// Registers a series with its scope. There is one for each series, because at most one task of a
+// series waits at a time: `task` is that task.
 class TaskRegistration final : public CancelRegistration {
  public:
   SubTask *task = nullptr;
@@ -144,7 +145,8 @@ class SeriesWork {
 
   SubTask *first_ = nullptr;  // null once it is dispatched
   SubTask *last_ = nullptr;
-  const SubTask *lender_ = nullptr;  // of the coroutines that wait in this series the first to wait
+  // The first of the coroutines that wait in this series; null if none does.
+  const SubTask *lender_ = nullptr;
   ParallelTask *in_parallel_ = nullptr;
   workflow::DeadlineScope *scope_ = nullptr;  // constant once the series runs; null: none
   workflow::TaskRegistration registration_;

@@ -22,8 +22,8 @@ class SessionLocation;
 // One address that clients talk to in one way: its connections, idle or not, and the sessions that
 // wait for a connection because the limit of connections is reached.
 //
-// Thread-safe. While a thread holds mutex_ it calls no connection and no session. Order: mutex_,
-// then the PollerTimers lock.
+// Thread-safe. A thread that holds mutex_ takes no lock of a connection. Order: mutex_, then the
+// SessionLocation lock or the PollerTimers lock.
 class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint> {
  public:
   // `key`: the key by which the hub finds this endpoint.

@@ -12,7 +12,9 @@ struct ClientFailure {
   int state = 0;
   int error = 0;
   int timeout_reason = 0;
-  bool connected = false;   // a connection was made, and agreed on TLS
+  // The setup of the connection was finished, greeting included, and an exchange had begun. False
+  // if the network has reported that nobody receives the datagram.
+  bool connected = false;
   bool reused = false;      // the connection had carried exchanges before
   bool sent = false;        // bytes of the request may have reached the peer
   bool received = false;    // bytes of the response have come

@@ -14,13 +14,14 @@ class ClientEndpoint;
 // be asked for a tunnel to the peer, then TLS may be agreed on, and then the peer may be greeted.
 // For datagrams only the first of these exists, and it does not wait.
 //
-//  stage         waits for  ends when                           and is followed by
-//  kConnecting   room       the socket is connected             kTunneling if there is a proxy,
-//                                                               otherwise as kTunneling
-//  kTunneling    bytes      the proxy has answered with a 2xx   kHandshaking if there is TLS,
-//                                                               otherwise as kHandshaking
-//  kHandshaking  bytes      the handshake is over               kGreeting if there is a greeting,
-//                                                               otherwise the end
+//  stage         needed if            waits for  ends when
+//  kConnecting   always               room       the socket is connected
+//  kTunneling    there is a proxy     bytes      the proxy has answered with a 2xx
+//  kHandshaking  TLS is used          bytes      the handshake is over
+//  kGreeting     there is a greeting  room       the greeting is sent
+//  kAnswering    there is a greeting  bytes      the peer has answered the greeting
+//
+// Each stage is followed by the next one that is needed. After the last one the setup is done.
 //  kGreeting     room       the greeting is sent                kAnswering
 //  kAnswering    bytes      the peer has answered it            the end
 //

@@ -10,8 +10,9 @@
 
 namespace workflow {
 
-// The request of an exchange as bytes to send, and the message to receive into. Lives on the stack
-// of the thread that sends the request. Its bytes are those of the request.
+// The request of an exchange, encoded as vectors to send, and the message to receive into. Lives on
+// the stack of the thread that sends the request. The vectors point into the request, which has to
+// stay until they are sent.
 class EncodedRequest {
  public:
   // Has the exchange complete its request. Sets `error` if that cannot be sent.

@@ -14,12 +14,15 @@ namespace workflow {
 // deadlines holds:
 //
 //  limit          begins with
-//  first_byte     the call of deadline_ns(), until a byte has come
-//  after_renew    the same after restarted(), instead of first_byte
-//  between_reads  the same, once a byte has come
-//  receive        the end of the request, the end of a pause, or restarted(); with
-//                 receive_from_first_byte only the first byte after the request or restarted()
-//  whole          the end of the request. A pause does not count
+//  first_byte     the call of deadline_ns(). It holds until a byte has come
+//  after_renew    the call of deadline_ns(). After restarted() it holds instead of first_byte
+//  between_reads  the call of deadline_ns(). It holds once a byte has come
+//  receive        the end of the request, or restarted(); with receive_from_first_byte, the first
+//                 byte after either of them. The end of a pause begins it anew
+//  whole          the end of the request. Pauses after that do not count
+//
+// If first_byte or between_reads is -2, the response timeout of the endpoint holds instead. If
+// after_renew is -2, first_byte holds.
 class ExchangeProgress {
  public:
   ExchangeProgress() = default;

@@ -15,8 +15,9 @@ namespace workflow {
 // last, so that not every request waits again for an address where nobody answers. Thread-safe.
 class FailedAddresses {
  public:
-  // How long a failed address is tried only after all others. Then a single request tries it in its
-  // turn. For other requests the address counts as failed until that one has succeeded.
+  // How long a failed address is tried only after all others. When this time has passed, one
+  // request tries the address in its turn. For the other requests it counts as failed for the same
+  // time again, unless it works before that.
   static constexpr int64_t kAvoidedNs = 30 * kNsPerSec;
   // At most this many are remembered.
   static constexpr size_t kMax = 1024;

@@ -69,7 +69,8 @@ class RequestWriter : public Channel, public protocol::MessageChannel {
   bool has_unsent() const WF_REQUIRES(mutex_) { return is_sending() || flushing_; }
   // Something that follows a request waits for the socket.
   bool is_flushing() const WF_REQUIRES(mutex_) { return flushing_; }
-  // Sets the deadline for what is_flushing() tells of. If there can be none, nobody waits for it.
+  // Limits the time in which the bytes that is_flushing() reports must be sent. If no deadline can
+  // be set, is_flushing() becomes false, and the connection does not wait for these bytes.
   void limit_flushing(int timeout_ms) WF_REQUIRES(mutex_);
   // Nobody waits for it any more.
   void end_flushing() WF_REQUIRES(mutex_) { flushing_ = false; }
@@ -84,10 +85,11 @@ class RequestWriter : public Channel, public protocol::MessageChannel {
   // errno.
   int send_behind(const void* bytes, size_t size) WF_REQUIRES(mutex_);
 
-  // The poller's thread parses a response, and will look at asked_to_send_ afterwards. Relaxed,
-  // because mutex_ orders it: a look that is too early for an ask_to_send() happens before the load
-  // there, and so does the `false` that was stored before the look. So if the load gives `true`,
-  // another look follows.
+  // Whether the poller's thread parses a response, and will look at asked_to_send_ afterwards.
+  // Relaxed is enough, because mutex_ orders the accesses. The poller's thread stores false before
+  // it locks mutex_ and looks. ask_to_send() sets asked_to_send_ under mutex_, and then loads
+  // parsing_. If the look came first, the load cannot return the `true` of before that look. So if
+  // it returns true, the poller's thread will look once more.
   std::atomic<bool> parsing_{false};
 
   Request request_ WF_GUARDED_BY(mutex_) = Request::kSent;

@@ -28,7 +28,9 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
  protected:
   ~FileTask() override = default;
 
-  // Ends a task that FileIo has not taken, with FileIo's reason.
+  // Ends a task that was not given to FileIo, or that FileIo has refused. The outcome is SYS_ERROR
+  // with `reason`. If the reason is ECANCELED, the outcome is that of aborted(). Posts the task to
+  // the handler threads.
   void end_refused(int reason);
 
   void on_cancel(int reason) override;

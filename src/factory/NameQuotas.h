@@ -33,8 +33,9 @@ class NameQuotas {
   void add(Of of, std::string_view text, size_t nodes) const;
   static bool covers(Of of, std::string_view text, std::string_view name);
 
-  // Counts one more node of `name` in all quotas that cover the name. Returns false, and counts it
-  // in none, if one of them is full. `beyond`: counts it even then. O(log quotas).
+  // Counts one more node of `name` in all quotas that cover the name, and returns true. If one of
+  // them is full and `beyond` is false, counts the node in none of them, and returns false.
+  // O(log quotas).
   bool take(std::string_view name, bool beyond) const;
   void give_back(std::string_view name) const;
 

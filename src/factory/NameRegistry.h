@@ -84,8 +84,11 @@ class NameRegistry {
     return link(node, key_of(name), policy, 0);
   }
 
-  // The `now_ns` of the link in steps of kNsPerStep, rounded down, or a later step, so that no two
-  // nodes of a shard have the same. It is a mere counter if link() was given no time.
+  // Returns when the node was linked: the `now_ns` that link() was given, rounded down to a
+  // multiple of kNsPerStep and at most kLastNs. If the shard has already given out that multiple or
+  // a later one, returns the next multiple after the last one given out, so that no two nodes of a
+  // shard have the same time. If link() is always given 0, the result only counts the nodes of the
+  // shard.
   static int64_t linked_ns(const NamedNode* node) {
     return static_cast<int64_t>(node->number_ / kShards - 1) * kNsPerStep;
   }

@@ -41,7 +41,8 @@ class PrometheusText {
     const std::string all = labels_ + separator + label;
     text_ += prefix_ + name + (all.empty() ? "" : "{" + all + "}") + " " + value + "\n";
   }
-  // From 1 us to 18 minutes, the powers of four.
+  // Writes a histogram. The upper ends of its buckets are 2^10 ns (about 1 us), 2^12 ns, ..., 2^40
+  // ns (about 18 minutes): each is four times the one before.
   void histogram(const std::string& name, const char* help, const WFTimerStats::Lateness& values) {
     head(name.c_str(), "histogram", help);
     histogram_lines(name, values);

@@ -51,8 +51,8 @@ class TimeLimit final : public TimerNode, public Runnable {
   // The computation begins. Returns false if something has claimed the outcome before.
   bool begin();
   // Called by the canceller or the computation after it has claimed the outcome. Returns true if
-  // the caller owns the completion. Otherwise the thread that it meets owns it, or the coming
-  // start.
+  // the caller owns the completion. Otherwise another thread owns it: the one that handles the
+  // expiry of the timer, or the one that is about to start the timer.
   bool take_timer();
   // After the outcome was claimed: whether the computation had begun before that.
   bool has_begun() const;

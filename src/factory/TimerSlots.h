@@ -64,9 +64,9 @@ class TimerSlots {
   static bool wait(const WFTimerHandle& handle);
   static WFTimerMove reschedule(const WFTimerHandle& handle, TimerDue due,
                                 std::optional<ClockId> clock);
-  static int64_t remaining_ns(
-      const WFTimerHandle& handle);  // kNever: no deadline; -1: it is cancelled, refused,
-                                     // in a tick that does not overlap others, or has ended
+  // The time until the timer expires, in nanoseconds, or kNever if it never expires. -1 if the
+  // timer is cancelled, refused, in a tick that does not overlap others, or has ended.
+  static int64_t remaining_ns(const WFTimerHandle& handle);
 
  private:
   struct Shard;
@@ -80,7 +80,8 @@ class TimerSlots {
   static Slot* slot_of(const WFTimerHandle& handle);
 
   Shard* const shards_;
-  // Relaxed: the number only spreads the timers over the shards, and no code follows the list.
+  // Both are relaxed. The number only spreads the timers over the shards, and no code reads the
+  // list that begins at simulated_.
   std::atomic<size_t> next_shard_{0};
   std::atomic<Shard*> simulated_{nullptr};  // lists the shards of simulations: for leak checkers
 };

@@ -49,8 +49,9 @@ class Arena {
     return piece;
   }
 
-  // Each block is twice as large as the one before, so that many small pieces cost few allocations.
-  // What was left of the last block is not used any more.
+  // The size of the blocks doubles from one to the next, up to kLargestGrowth, so that many small
+  // pieces cost few allocations. A larger piece gets a block of its own size. What was left of the
+  // last block is not used any more.
   bool add_block(size_t size) {
     size_t capacity = size > block_size_ ? size : block_size_;
     if (capacity + sizeof(Block) < capacity) return false;

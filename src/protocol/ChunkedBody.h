@@ -12,8 +12,9 @@
 namespace protocol {
 
 // Receives a chunked body and finds its end. Either collects the body in a buffer, with its
-// framing, or passes the data of the chunks on as pieces, without framing and trailers. Checks the
-// line ends and sizes of lines itself; llhttp checks the rest.
+// framing, or passes the data of the chunks on as pieces, without framing and trailers. It checks
+// the line ends, all limits, the chunk extensions, and which trailers are allowed. llhttp checks
+// the grammar of everything but the extensions.
 //
 // Invariant: as for heads, the verdict depends on the bytes alone, not on how they are split.
 class ChunkedBody {

@@ -14,7 +14,8 @@ namespace protocol {
 
 // The content of a message that is in use, in one allocation with room for a small head and reply.
 // One HttpMessage owns it. Moving the message passes the pointer on, so nothing in here ever moves.
-// Text lies in `text`, and everything else is a view into it.
+// The text of the start line and of the fields lies in `text`; `start` and `fields` are views into
+// it.
 struct HttpContent {
   // kFirst: method or status code. kSecond: request target or reason phrase.
   enum StartPart { kVersion, kFirst, kSecond, kStartParts };

@@ -64,8 +64,9 @@ class HttpPieces {
   }
 
   bool empty() const { return whole_ == 0; }
-  // Takes the next piece, whose bytes are valid until the next call. If all pieces were taken,
-  // returns false and frees their memory.
+  // Takes the next piece, whose bytes are valid until the next call. If all whole pieces were
+  // taken, returns false and frees their memory, except the last block if it has at most kKept
+  // bytes or holds the open piece.
   bool take(const char** data, size_t* size) {
     if (empty()) {
       forget_taken();

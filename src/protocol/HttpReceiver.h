@@ -23,7 +23,7 @@ struct HttpContent;
 class HttpReceiver {
  public:
   enum class Result {
-    kMore,            // everything was taken
+    kMore,            // the message is not complete; some of the bytes may be left
     kHeaderComplete,  // the header section has been accepted; go on
     kInterim,         // an interim response was skipped; go on
     kComplete,
@@ -44,8 +44,8 @@ class HttpReceiver {
   HttpReceiver(const HttpReceiver&) = delete;
   HttpReceiver& operator=(const HttpReceiver&) = delete;
 
-  // Sets `*size` to the number of bytes taken. After kHeaderComplete and kInterim, call it again
-  // with the rest.
+  // Sets `*size` to the number of bytes taken. If bytes are left after kMore, kHeaderComplete or
+  // kInterim, call it again with the rest.
   Result receive(const Rules& rules, const char* data, size_t* size, HttpContent* content);
   // The peer will send no more.
   Result end_of_input();

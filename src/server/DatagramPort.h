@@ -77,8 +77,10 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
 //
 // A datagram that is not a whole request is dropped. At most as many requests are under way as the
 // server may have connections. At that limit nothing is read, and the kernel drops what its buffer
-// does not take. A reply for which the socket has no room waits, at most for the send timeout. A
+// does not take. A reply for which the socket has no room waits, at most for the send timeout. Its
 // request counts as under way meanwhile, so no more replies wait than requests may be under way.
+// With unix sockets no reply waits, because no event says when the receiver has room again: the
+// reply fails with EAGAIN.
 //
 // Life: start(), then shut_down(). When the series of the last request has ended, the port closes,
 // calls host.port_closing() (nobody may find it any more), deletes itself and calls

@@ -23,8 +23,9 @@ class ServerPeer;
 // Invariants:
 // 1. While peer_ is set the exchange has not ended, so the peer is alive.
 // 2. The thread that takes a task out of waiting_, under mutex_, owns its completion.
-// 3. A task begins to wait only when more than kHighWater bytes are unsent. It waits until the
-//    number has come down to kLowWater, when the connection calls room().
+// 3. A task begins to wait if more than kHighWater bytes are unsent, or if other tasks wait before
+//    it. The tasks go on in their order when the connection calls room(), which it does once the
+//    number of unsent bytes has come down to kLowWater.
 class ReplyStream {
  public:
   static constexpr size_t kHighWater = 64 * 1024;
@@ -48,7 +49,9 @@ class ReplyStream {
   bool wait(WFStreamTask* task);
   // Ends a task that has not begun, with `error`.
   void refuse(WFStreamTask* task, int error);
-  // Ends a task with `error`, if it still waits.
+  // Ends a task that still waits. If it had bytes and all were taken, it ends with SUCCESS.
+  // Otherwise it ends with the error of a lost connection, or else with `error`; if bytes of it are
+  // missing, the stream ends, too.
   void cancel(WFStreamTask* task, int error);
 
   // Called by the connection, which holds no lock.

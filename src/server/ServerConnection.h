@@ -38,7 +38,9 @@ class ServerHost {
   // is the scope of a request that has lost its connection while its series runs, or null. A scope
   // that is given here is given back with request_gone().
   virtual void connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) = 0;
-  // The series of such a request is gone, and the connection is about to be deleted.
+  // Called for every connection, when it is about to be deleted. No series of its requests is left.
+  // If a scope was given with connection_closed(), it must not be used for this connection any
+  // more.
   virtual void request_gone(ServerConnection* connection) = 0;
   // The last thing that a connection does. Called on any thread.
   virtual void connection_gone(WFConnection* user) = 0;
@@ -138,8 +140,8 @@ class ServerConnection final : public ReplyChannel {
   Place place;
 
  private:
-  // The order matters: a reply may end in those before kLingering, and those before kClosing may
-  // fail.
+  // The order matters to may_become(): kReading and kLingering may follow only the states before
+  // kLingering, and kClosing may follow only the states before it.
   enum class State {
     kHandshaking,
     kReading,

@@ -29,8 +29,9 @@ class ServerPeer {
   virtual bool peer_closed() const = 0;
   // What ends in the scope of the request when the client leaves.
   enum class OnLeaving { kNothing, kEndTimers, kEndScope };
-  // Called before the reply. Says what happens when the client leaves, in addition to what earlier
-  // calls have said. It happens soon if the client has left already. `hook` may be null.
+  // Called before the reply. Says what happens when the client leaves. A `hook` that is not null
+  // replaces the hook of an earlier call. Of all values of `what`, the one that ends the most
+  // counts. If the client has left already, it happens soon.
   virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) = 0;
 
   virtual bool can_stream() const = 0;

@@ -42,8 +42,9 @@ class MemoryStore {
                size_t remembered);
 
  private:
-  // Other processes are notified of timers that are due as early as this. They look by themselves
-  // once a second.
+  // The other backends of the store are told of a timer that may be claimed within this time from
+  // now. They look by themselves once a second. In a simulation they are told of every timer,
+  // because they do not look there.
   static constexpr int64_t kSoonUs = 1'100'000;
 
   void tell_others(const Member* member) WF_EXCLUDES(mutex_);

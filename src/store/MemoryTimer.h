@@ -72,7 +72,7 @@ struct MemoryTimer : JournalEntry {
   const std::string* owner = nullptr;   // kLeased
   int64_t skip_after_us = -1;
   int64_t due_us = 0;
-  int64_t wake_us = 0;  // kWaiting: when it is due; kLeased: the end of the lease
+  int64_t wake_us = 0;  // kWaiting: when it is due or tried again; kLeased: the end of the lease
   uint64_t fence = 0;
   uint64_t blocks = 0;      // the timer that waits for the end of this one, or 0
   uint64_t blocked_by = 0;  // kBlocked: the timer that this one waits for

@@ -47,9 +47,9 @@ namespace workflow {
 // 6. A timer of which the journal does not know everything has its number in `changed_`.
 class MemoryTimers {
  public:
-  // What other processes might want to know.
+  // What the other backends of the store might want to know.
   struct Change {
-    int64_t earliest_us = kNeverUs;  // the earliest time at which a timer has become due
+    int64_t earliest_us = kNeverUs;  // the earliest time until which a timer was made to wait
     bool marked = false;             // a running timer was cancelled
   };
 

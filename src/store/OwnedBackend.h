@@ -28,8 +28,9 @@ namespace workflow {
 // Invariants:
 // 1. The file has one owner (SqliteStore). What was answered was written to it, so the death of the
 //    process undoes nothing.
-// 2. A request of a user is answered when it is synced, and with it all that was written before.
-//    The loss of power may undo claims, longer leases and ends of runs that were written since:
+// 2. A request of a user that may change something is answered only after it, and all that was
+//    written before it, has been synced. Counts and lists are answered without a sync. The loss of
+//    power may undo claims, longer leases and ends of runs that were written since the last sync:
 //    their timers run again, and these attempts may not count.
 // 3. No fence is given twice, whatever is undone: `fence` in the file is ahead of all that may have
 //    been given, and is where the next owner begins.

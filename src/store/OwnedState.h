@@ -37,7 +37,7 @@ class OwnedState {
 
   // How soon what was written has to survive the loss of power.
   enum class Sync {
-    kNotNeeded,  // claims and longer leases: there are no leases after that
+    kNotNeeded,  // reads, claims and longer leases: the loss of power ends all leases anyway
     kSoon,       // ends of runs, for which nobody waits: they may run again
     kNow         // a user has asked for it, and the answer will say that it is stored
   };

@@ -9,10 +9,11 @@ namespace workflow {
 
 struct RedisUrl;
 
-// What is sent first on each connection to a Redis: the login, the choice of the database, and for
-// a master that a Sentinel has named the question for its role. The next command goes out only when
-// all of that was answered well, because it would be executed by somebody else, in another database
-// or on a replica otherwise.
+// What is sent first on each connection to a Redis: the login, the choice of the database, and, for
+// a master that a Sentinel has named, the question for its role. The next command goes out only
+// after the login and the choice have succeeded, and unless the server has said that it is not a
+// master. Otherwise the command could be executed as another user, in another database or on a
+// replica. A server that refuses to tell its role is accepted.
 //
 // The answer fails with WFT_ERR_REDIS_ACCESS_DENIED if the login or the choice is refused, with
 // WFT_ERR_UPSTREAM_UNAVAILABLE if the server is not a master, with ECONNREFUSED if it has too many

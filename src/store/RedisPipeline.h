@@ -23,9 +23,10 @@ namespace workflow {
 // is posted meanwhile waits for the next attempt. A command whose connection could not be made or
 // was lost is never sent again by the pipeline; its outcome says whether it may have been executed.
 //
-// Threads: any thread may call post(). The callbacks of a pipeline run one at a time, on threads of
-// the library: on a poller's, so they must not block or call user code. Each is called once, before
-// close() returns, and never inside post(). A callback may call post(), but not close().
+// Threads: any thread may call post(). The callbacks of a pipeline run one at a time. A reply is
+// passed on by the poller's thread, and the loss of a connection by a handler thread. So callbacks
+// must not block or call user code. Each is called once, before close() returns, and never inside
+// post(). A callback may call post(), but not close().
 //
 // Order: mutex_, then the Channel lock of the connection.
 //
@@ -72,8 +73,8 @@ class RedisPipeline {
   RedisPipeline& operator=(const RedisPipeline&) = delete;
 
   // Sends one command, which append_command() has encoded. Returns 0, or an errno value if the
-  // callback will not be called: ENOBUFS at a limit, ECANCELED after close(), when the library
-  // stops, or when the only connection has ended.
+  // callback will not be called: ENOBUFS at a limit, ENOMEM, or ECANCELED after close(), when the
+  // library stops, or when the only connection has ended.
   int post(const std::string& command, Callback callback);
 
   // Refuses further posts, closes the connection, and returns when every callback has returned.

@@ -21,9 +21,10 @@ namespace workflow {
 // A store in a Redis, or in the masters of a Redis Cluster. The server of a shard decides
 // everything, by its own time: see RedisStoreScripts.h.
 //
-// Requests go out in rounds. A round is at most one script for each shard, with as many requests as
-// are ready. The next script of a shard goes out when the reply to the last one is there, so that
-// the requests of a shard are carried out in their order whatever the server refuses.
+// Requests go out in rounds. A round is at most one script for each shard, with at most kMaxAtOnce
+// of the requests that are ready, and about kMaxBytes. The next round begins when the replies of
+// all shards are there. So the requests of a shard are carried out in their order, whatever the
+// server refuses.
 //
 // Where the rules of StoreBackend leave a choice:
 // 1. Numbers and fences grow within a shard, and the timers of a name are in one shard. Those of

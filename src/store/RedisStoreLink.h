@@ -32,8 +32,9 @@ class RedisStoreLink {
     RedisStoreLink* link = nullptr;
     std::string command;
   };
-  // When the wait for replies ends before all of them are there. What is missing then has an error,
-  // and its connections have ended: EAGAIN because of `goes_on`, ETIMEDOUT because of `enough`.
+  // Says when the wait for replies ends although some are missing. A missing reply then has the
+  // error EAGAIN if `goes_on` has ended the wait, and ETIMEDOUT if `enough` has. All connections
+  // that were asked have ended then, also those that have replied.
   struct Patience {
     // Called again and again while nothing comes. It may ask elsewhere, and block. False, or no
     // memory: no longer.

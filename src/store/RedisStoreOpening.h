@@ -28,9 +28,10 @@ struct RedisStoreOpening {
   std::vector<int64_t> last;
   bool has_lost = false;  // some shard was not so far any more when it was opened again
 
-  // Opens all shards. `known_id`: the id of the store, if it was open before: then it must be
-  // there. `time` and `session`: as the scripts take them. Returns 0 or an errno value, and then a
-  // message of one line.
+  // Opens all shards. If `id` is set already, the store was open before: it must still be there and
+  // have that id. Otherwise this sets `id`, and creates the store if it is missing and `create` is
+  // true. `time` and `session` are passed to the scripts as they take them. Returns 0, or an errno
+  // value and a message of one line.
   int open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
            const std::string& time, const std::string& session, size_t remembered,
            std::string* message);

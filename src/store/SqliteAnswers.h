@@ -15,7 +15,7 @@ namespace workflow {
 // The answers to requests with an id: the tables `sessions` and `answers` (rule 12 of
 // StoreBackend.h).
 //
-// All functions but forget() are called in a transaction, by one thread at a time.
+// All functions are called in a transaction, by one thread at a time.
 //
 // Invariants:
 // 1. A session has at most `remembered` rows, those with the largest numbers, when a transaction

@@ -34,8 +34,9 @@ class SqliteBackend final : public SqliteFileBackend {
   ~SqliteBackend() override;
 
  private:
-  // When a look has counted more timers, the next ones take its numbers for so many times as long
-  // as it has taken. So a process counts for at most 2 % of the time.
+  // After a look that has counted more than kManyCounted timers, later looks repeat its numbers
+  // until kCountingPause times its duration has passed. So a process spends at most 2 % of its time
+  // on counting.
   static constexpr uint64_t kManyCounted = 100'000;
   static constexpr int64_t kCountingPause = 50;
 

@@ -19,8 +19,10 @@ namespace workflow {
 // While the disk is full, the thread of the transactions copies the log and cuts it.
 //
 // Invariants:
-// 1. The connection is used with mutex_ locked. Nobody waits for the mutex, except when the log is
-//    larger than most_bytes_, or the disk is full.
+// 1. The connection is used with mutex_ locked. While the thread for checkpoints runs, the thread
+// of
+//    the transactions waits for the mutex only if the log has most_bytes_ or more, or if the disk
+//    is full.
 // 2. After an error of the disk nothing is copied any more. failed() is true then.
 class SqliteCheckpoints {
  public:

@@ -19,7 +19,8 @@ namespace workflow {
 // - wake_ is for what is due by the clock of the store: the next claim; the leases, of which
 //   StoreRuns says when they must be extended and when they are about to be lost; and another look
 //   at the leases that a hint has asked for too soon after the last one.
-// - look_ rings once a second, in case that a hint of another process was lost.
+// - look_ rings once a second, in case a hint of another process was lost. It is not set in a
+//   simulation or with a manual clock.
 // - reopen_ ends the pause before a store that has failed is opened again.
 //
 // 1. What becomes known only makes must_set() true. set() alone sets the alarms, and no mutex of

@@ -30,7 +30,8 @@ struct StoreBackendOptions {
 //
 // 1. Each request is carried out as a whole or not at all, and as if all requests of all processes
 //    were carried out one after the other. execute() carries out its requests in their order.
-// 2. A request that has no failure is as durable as receipt() says when execute() returns.
+// 2. When execute() returns, a request of a user that changes something, and has no failure, is as
+//    durable as receipt() says. Claims, extensions and the ends of runs may be less durable.
 // 3. Every timer that was stored and not ended is waiting, leased, blocked or failed: never two of
 //    these, never none.
 // 4. Each move of a timer to another time and each claim gives it a fence that no timer of the
@@ -54,11 +55,12 @@ struct StoreBackendOptions {
 // 10. A blocked timer waits as soon as the timer that blocks it has ended or failed. Then its due
 //    time counts, even if that has passed. A timer that blocks another has no further dates: the
 //    next one is the other's.
-// 11. Finish: kDone, kMissed and kFailed make a recurring timer (next_us is not never) wait for its
-//    next date, with a new fence and no attempts, unless it is marked or blocks another; otherwise
-//    it ends. kFailed makes the timer a failed one, also if it is marked; if it recurs, a new timer
-//    waits for the next date. Unless next_us is never, the failed one recurs no more. kRetry makes
-//    it wait until next_us with its attempts and its due time; a marked timer ends as kCancelled.
+// 11. Finish: kDone and kMissed make a recurring timer (next_us is not never) wait for its next
+//    date, with a new fence and no attempts, unless it is marked or blocks another. Otherwise it
+//    ends. kFailed makes the timer a failed one, even if it is marked. If it recurs, is not marked
+//    and blocks no other, a new timer waits for the next date. The failed one recurs no more,
+//    unless next_us is never. kRetry makes the timer wait until next_us with a new fence, its
+//    attempts and its due time. A marked timer ends as kCancelled instead.
 // 12. The answer to a request with an id is remembered as long as it is among the last `remembered`
 //    ones of its session, failures of the rules (EEXIST) included. A place that sessions share may
 //    forget those that were used the longest ago: when there are more than 256, or when all

@@ -36,8 +36,9 @@ namespace workflow {
 //    Otherwise half of them would always meet a transaction that has just begun, and groups be half
 //    as large.
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
-// 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
-//    lease is not over.
+// 3. The store is asked once for the finish of a run whose lease was not lost, unless there is no
+//    memory for the request. It is asked again only if the store has failed or memory has run out,
+//    the lease is not over and the engine does not stop.
 // 4. User code never runs on the thread of the engine. mutex_ is not held while a scope is
 //    cancelled, an answer is delivered or the backend is called. The one call of the backend that
 //    is made under it is now_us().

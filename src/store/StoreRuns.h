@@ -21,7 +21,9 @@ namespace workflow {
 // clock nor store nor thread: it is given the present time of the store, says what to ask of the
 // store, and takes the answers.
 //
-// 1. A run is known from begin() until forget() or until its lease was lost.
+// 1. A run is known from begin() until forget(), or until extended() or lose_all() finds that its
+//    lease was lost while its series goes on. A run whose series has ended stays known until
+//    forget().
 // 2. A run is live from begin() to end(), known or not. A kind has a place for each live run.
 // 3. next_us() is never too late; it may be too early.
 //

@@ -9,8 +9,9 @@
 
 namespace workflow {
 
-// A request as a task. It waits for its StoreCall, which claims it when the answer has come: until
-// then a scope or the stop of the library may end it.
+// A request as a task. It waits for the answer to its StoreCall. When the answer has come, the call
+// becomes the owner of the task's completion (take_answer()). Until then a scope or the stop of the
+// library may end the task.
 class StoreTask final : public WFStoreTask {
  public:
   // What else there is to know of a request.
