@@ -1,9 +1,7 @@
 #pragma once
 
 #include <sqlite3.h>
-#include <sys/statvfs.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -26,8 +24,6 @@ namespace store_test {
 //       FaultVfs::fail_once().
 //   good
 //       Nothing, but for what fail_soon() says.
-//   small DIRECTORY
-//       The disk with that directory has as many bytes as the dial says.
 //   readonly
 //       While the dial is 1, nothing can be written (EROFS).
 class Disk {
@@ -56,13 +52,7 @@ class Disk {
       vfs_->fail_once(static_cast<test_support::FaultVfs::Operation>(operation), count, code);
     } else if (how != "good") {
       dial_ = std::make_unique<const Dial>(test_support::variable("LEDGER_DIAL"));
-      if (how == "small") {
-        std::string directory;
-        what >> directory;
-        be_small(directory);
-      } else {
-        be_read_only_at_times();
-      }
+      be_read_only_at_times();
     }
   }
   Disk(const Disk&) = delete;
@@ -76,26 +66,8 @@ class Disk {
     }
   }
 
-  // For a program whose own statvfs(3) tells of this disk: changes what the system says of the
-  // room.
-  static void tell_room(struct statvfs* room) {
-    if (small_ == nullptr) return;
-    small_->vfs_->resize_disk(small_->dial_->get());
-    const int64_t bytes = std::max<int64_t>(small_->vfs_->free_bytes(), 0);
-    room->f_bavail = static_cast<fsblkcnt_t>(bytes) / room->f_frsize;
-  }
-
  private:
   using FaultVfs = test_support::FaultVfs;
-
-  void be_small(const std::string& directory) {
-    vfs_->set_disk(directory, dial_->get());
-    vfs_->set_fault([this](FaultVfs::Operation, bool) {
-      vfs_->resize_disk(dial_->get());
-      return SQLITE_OK;
-    });
-    small_ = this;
-  }
 
   void be_read_only_at_times() {
     vfs_->set_fault([this](FaultVfs::Operation operation, bool) {
@@ -114,7 +86,6 @@ class Disk {
     });
   }
 
-  static inline Disk* small_ = nullptr;
   std::unique_ptr<const Dial> dial_;
   std::unique_ptr<FaultVfs> vfs_;
 };

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,22 +8,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <ios>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "store/Dial.h"
 #include "store/FaultVfs.h"
-#include "store/LedgerDisk.h"
+#include "store/LedgerOnDisk.h"
 #include "store/LedgerPlay.h"
-#include "store/LedgerRounds.h"
 #include "support/Eventually.h"
-#include "support/RealFunction.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 
@@ -33,11 +27,12 @@
 
 namespace {
 
-using store_test::Children;
 using store_test::Dial;
 using store_test::kLease;
 using store_test::kRoundsOfStore;
-using store_test::LedgerRounds;
+using store_test::layout_of;
+using store_test::LedgerOfLastingFaults;
+using store_test::LedgerOnDisk;
 using store_test::name_of_round;
 using store_test::play;
 using store_test::rounds;
@@ -45,30 +40,14 @@ using test_support::eventually;
 using test_support::FaultVfs;
 using test_support::kSanitized;
 using test_support::test_seed;
-using test_support::TestRandom;
 
-// Disks, for both layouts.
-class StoreFaultyDisks : public testing::TestWithParam<bool> {
+class StoreFaultyDisks : public LedgerOnDisk {
  protected:
-  StoreFaultyDisks() : ledger_({.leases_end_with_process = is_owned()}) {}
-
   // A store with one owner has not synced what a run has done when that is over.
   void expect_losses_of_power() {
     ledger_.set_rules({.leases_end_with_process = is_owned(),
                        .undoes_runs = is_owned(),
                        .lease_us = kLease.count()});
-  }
-
-  static bool is_owned() { return GetParam(); }
-  void use_directory(const std::string& directory) {
-    directory_ = directory;
-    ledger_.set_url("sqlite:" + file() + (is_owned() ? "?layout=owned" : ""));
-  }
-  std::string file() const { return ledger_.path(directory_ + "/timers"); }
-  void begin_store() {
-    ledger_.begin_store();
-    std::filesystem::create_directory(ledger_.path("disk"));
-    use_directory("disk");
   }
 
   // A process uses the store until the power is lost, and what is left is on another disk, some of
@@ -87,7 +66,7 @@ class StoreFaultyDisks : public testing::TestWithParam<bool> {
     if (random_.one_in(2) && std::filesystem::exists(before + "-queue")) {
       std::filesystem::copy_file(before + "-queue", ledger_.path(next + "/timers-queue"));
     }
-    use_directory(next);
+    use_directory(ledger_.path(next));
   }
 
   // A process uses the store, and an operation of its disk fails. It goes on until it is killed.
@@ -126,10 +105,6 @@ class StoreFaultyDisks : public testing::TestWithParam<bool> {
     bytes.seekp(place);
     bytes.put(byte);
   }
-
-  LedgerRounds ledger_;
-  TestRandom random_{test_seed()};
-  std::string directory_;
 };
 
 TEST_P(StoreFaultyDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverLossesOfPower) {
@@ -186,132 +161,16 @@ TEST_P(StoreFaultyDisks, DamageIsNoticedOrTheLedgerHolds) {
   EXPECT_GT(noticed, 0U);
 }
 
-std::string layout_of(const testing::TestParamInfo<bool>& info) {
-  return info.param ? "Owned" : "Shared";
-}
 INSTANTIATE_TEST_SUITE_P(Layouts, StoreFaultyDisks, testing::Bool(), layout_of);
 
 // Faults that last, while processes use the store, until the test ends them. Nothing is lost by
 // them.
-class StoreLastingFaults : public StoreFaultyDisks {
+class StoreLastingFaults : public LedgerOfLastingFaults {
  protected:
-  static constexpr int64_t kMiB = 1024 * 1024;
-
-  void begin_store() {
-    StoreFaultyDisks::begin_store();
+  void begin_store() override {
+    LedgerOfLastingFaults::begin_store();
     dial_ = std::make_unique<Dial>(ledger_.path("dial"));
-    is_full_ = false;
     ledger_.set_variables({"LEDGER_DIAL=" + ledger_.path("dial")});
-    refused_.clear();
-    struck_ = 0;
-  }
-
-  // One process, or two where that is possible, with these variables.
-  void start_workers(int64_t round, std::vector<std::string> fault = {}) {
-    first_ = ledger_.processes();
-    children_.clear();
-    const std::string name = name_of_round(round);
-    const std::string before = name_of_round(round - 1) + 'a';
-    fault.push_back("LEDGER_PAUSE_US=" + std::to_string(kPauseUs));
-    for (const char process : std::string(is_owned() ? "a" : "ab")) {
-      children_.push_back(
-          ledger_.start_worker(name + process, process == 'b' ? name + 'a' : before, fault));
-    }
-  }
-  void expect_begun() {
-    for (const auto& child : children_) {
-      ASSERT_EQ(child->line(), "begun");
-    }
-    ASSERT_TRUE(go_on(1 + random_.below(50)));
-  }
-
-  // Waits until so many more requests of each process were carried out.
-  bool go_on(size_t more = 20) {
-    for (size_t process = first_; process < ledger_.processes(); process++) {
-      if (!ledger_.wait_for_answers(more, process)) return false;
-    }
-    return true;
-  }
-  // Waits until another request of each process was answered in one of these ways.
-  bool are_refused(const std::vector<std::string>& ways) {
-    for (size_t process = first_; process < ledger_.processes(); process++) {
-      const auto count = [&] {
-        size_t found = 0;
-        for (const std::string& way : ways) {
-          found += ledger_.answers(way, process);
-        }
-        return found;
-      };
-      if (!eventually([&] { return count() > refused_[process]; })) return false;
-      refused_[process] = count();
-    }
-    struck_++;
-    return true;
-  }
-  static std::string refused(int error) { return "refused " + std::to_string(error); }
-  // Kills them, half of the time.
-  bool may_kill() {
-    if (random_.one_in(2)) return false;
-    children_.clear();
-    return true;
-  }
-
-  void play_rounds(const std::function<void(int64_t)>& play_round) {
-    play(
-        ledger_, rounds(2), [this](int64_t) { begin_store(); },
-        [&](int64_t round) {
-          play_round(round);
-          children_.clear();
-        },
-        [this] { return ledger_.saw_much() && struck_ > 0; });
-  }
-
-  // What the files of the store take.
-  int64_t used_bytes() const {
-    int64_t bytes = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(ledger_.path("disk"))) {
-      std::error_code gone;
-      const uintmax_t size = entry.file_size(gone);
-      bytes += gone ? 0 : static_cast<int64_t>(size);
-    }
-    return bytes;
-  }
-  // How many timers were stored.
-  size_t stored() const { return ledger_.answers("ok ") - ledger_.answers("ok 0 "); }
-
-  void fill_disk(int64_t round) {
-    if (!is_full_) {
-      dial_->set(64 * kMiB);
-    }
-    start_workers(round, {"LEDGER_DISK=small " + ledger_.path("disk")});
-    if (is_full_) {
-      // They may need more room to open the store than there is.
-      for (const auto& child : children_) {
-        const std::string line = child->line().value_or("nothing");
-        ASSERT_TRUE(line == "begun" || line.find("error " + std::to_string(ENOSPC)) == 0) << line;
-      }
-      dial_->set(64 * kMiB);
-      is_full_ = false;
-      children_.clear();
-      start_workers(round + kOther, {"LEDGER_DISK=small " + ledger_.path("disk")});
-    }
-    ASSERT_NO_FATAL_FAILURE(expect_begun());
-    dial_->set(used_bytes() + static_cast<int64_t>(random_.below(200'000)));
-    ASSERT_TRUE(are_refused({refused(ENOSPC)}));
-    if (random_.one_in(2)) {
-      // Another program takes what the reserve has left.
-      dial_->set(used_bytes());
-      ASSERT_TRUE(are_refused({refused(ENOSPC)}));
-    } else {
-      ASSERT_TRUE(go_on());  // in the room of the reserve
-    }
-    if (may_kill()) {
-      is_full_ = true;
-      return;
-    }
-    dial_->set(64 * kMiB);
-    const size_t enough = stored() + 20;
-    ASSERT_TRUE(eventually([&] { return stored() >= enough; }));
   }
 
   void make_read_only(int64_t round) {
@@ -351,10 +210,10 @@ class StoreLastingFaults : public StoreFaultyDisks {
       ASSERT_NO_FATAL_FAILURE(create_store());
       std::filesystem::copy_file(file(), file() + ".copy");
       std::filesystem::create_directory(ledger_.path("other"));
-      use_directory("other");
+      use_directory(ledger_.path("other"));
       ASSERT_NO_FATAL_FAILURE(create_store());
       std::filesystem::copy_file(file(), ledger_.path("disk/timers.other"));
-      use_directory("disk");
+      use_directory(ledger_.path("disk"));
     }
     start_workers(round);
     ASSERT_NO_FATAL_FAILURE(expect_begun());
@@ -397,21 +256,7 @@ class StoreLastingFaults : public StoreFaultyDisks {
   }
 
   std::unique_ptr<Dial> dial_;
-  Children children_;
-  size_t first_ = 0;                  // of the processes of this round
-  std::map<size_t, size_t> refused_;  // how many answers of a process were found to be that
-  size_t struck_ = 0;
-
- private:
-  static constexpr int kPauseUs = 300;
-  static constexpr int64_t kOther = 1'000'000;
-
-  bool is_full_ = false;
 };
-
-TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverAFullDisk) {
-  play_rounds([this](int64_t round) { fill_disk(round); });
-}
 
 TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverAReadOnlyDisk) {
   play_rounds([this](int64_t round) { make_read_only(round); });
@@ -432,17 +277,6 @@ TEST_P(StoreLastingFaults, AnOutsideLedgerOfReceiptsAndStartsHoldsOverRemovedSid
 INSTANTIATE_TEST_SUITE_P(Layouts, StoreLastingFaults, testing::Bool(), layout_of);
 
 }  // namespace
-
-// What the system says of the room on a disk that a process of the test has made small.
-extern "C" int statvfs(const char* path, struct statvfs* room) noexcept {
-  static const auto call =
-      test_support::real_function<int(const char*, struct statvfs*)>("statvfs");
-  const int result = call(path, room);
-  if (result == 0) {
-    store_test::Disk::tell_room(room);
-  }
-  return result;
-}
 
 int main(int argc, char** argv) {
   return store_test::run_tests_or_part(argc, argv);
