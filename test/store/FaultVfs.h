@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -76,6 +77,16 @@ class FaultVfs {
   // Whoever makes a file larger holds this meanwhile.
   std::unique_lock<std::mutex> lock_disk() { return std::unique_lock<std::mutex>(disk_mutex_); }
 
+  // Writes to that file and syncs of it wait from now on, until another one is named. Only then may
+  // connections to it be closed.
+  void hold(const std::string& path) {
+    std::lock_guard<std::mutex> lock(hold_mutex_);
+    held_path_ = path;
+    hold_changed_.notify_all();
+  }
+  // Whether such an operation waits.
+  bool is_holding() const { return holding_ > 0; }
+
   // How many attempts to lock a part of the shared memory have met the lock of somebody else.
   int64_t busy_locks() const { return busy_locks_; }
   void note_lock(int result) { busy_locks_ += result == SQLITE_BUSY ? 1 : 0; }
@@ -111,6 +122,14 @@ class FaultVfs {
   void write_image(const std::string& directory, TestRandom& random);
 
   // For the functions that SQLite calls.
+  void wait_while_held(const char* path) {
+    std::unique_lock<std::mutex> lock(hold_mutex_);
+    while (held_path_ == path) {
+      holding_++;
+      hold_changed_.wait(lock);
+      holding_--;
+    }
+  }
   int before(Operation operation, bool extends = false) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (operation == kWrite || operation == kSync || operation == kTruncate ||
@@ -202,6 +221,10 @@ class FaultVfs {
   std::atomic<int64_t> busy_locks_{0};
   std::mutex mutex_;
   std::mutex disk_mutex_;
+  std::mutex hold_mutex_;
+  std::condition_variable hold_changed_;
+  std::string held_path_;
+  std::atomic<int> holding_{0};
   std::string disk_;  // the directory; empty: the room has no end
   std::atomic<int64_t> disk_bytes_{0};
   Fault fault_;
@@ -243,6 +266,7 @@ inline int x_read(sqlite3_file* file, void* out, int size, sqlite3_int64 offset)
 }
 inline int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
   FaultVfs& vfs = *own(file)->vfs;
+  vfs.wait_while_held(own(file)->path);
   const auto disk = vfs.lock_disk();
   sqlite3_int64 length = 0;
   base(file)->pMethods->xFileSize(base(file), &length);
@@ -270,6 +294,7 @@ inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
   return base(file)->pMethods->xTruncate(base(file), size);
 }
 inline int x_sync(sqlite3_file* file, int) {
+  own(file)->vfs->wait_while_held(own(file)->path);
   if (const int fault = own(file)->vfs->before(FaultVfs::kSync)) return fault;
   own(file)->vfs->synced(own(file)->path);
   return SQLITE_OK;

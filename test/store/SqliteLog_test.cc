@@ -119,5 +119,37 @@ TEST(SqliteLog, WhatIsCopiedIsSyncedAtOnce) {
   EXPECT_TRUE(eventually([&] { return vfs.unsynced_bytes(path) == 0; }));
 }
 
+class SqliteLogCopies : public LayoutTest {};
+
+// Both by a thread of its own and by a connection of its own.
+TEST_P(SqliteLogCopies, CommitsGoOnWhileTheLogIsCopied) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = small_log();
+  settings.base_vfs = vfs.name();
+  const auto backend = open_backend(path, options_of(workflow::system_clock()), settings);
+  ASSERT_TRUE(backend);
+  vfs.hold(path);
+  uint64_t timers = 0;
+  std::atomic<uint64_t> commits{0};  // since the log is copied
+  std::thread writes([&] {
+    for (int i = 0; i < 6 && !vfs.is_holding(); i++) {
+      write_some(*backend, timers);  // an owner writes less of that
+    }
+    EXPECT_TRUE(eventually([&vfs] { return vfs.is_holding(); }));
+    for (; commits < 20; commits++) {
+      EXPECT_NE(carry_out(*backend, schedule("tea", workflow::kNeverUs)).timer, 0U);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return commits == 20; }));
+  EXPECT_TRUE(vfs.is_holding());
+  vfs.hold("");
+  writes.join();
+  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, timers + commits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SqliteLogCopies, sqlite_layouts(), layout_name);
+
 }  // namespace
 }  // namespace test_support
