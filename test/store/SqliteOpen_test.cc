@@ -11,10 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "store/RealDisk.h"
 #include "store/SqliteFile.h"
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
@@ -186,11 +188,18 @@ TEST_F(SqliteOpen, AStoreWithoutATableIsDamaged) {
 }
 
 TEST_F(SqliteOpen, NetworkFileSystemsAreRefused) {
-  for (const long type :
-       {0x6969L, 0xff534d42L, 0xfe534d42L, 0x01021997L, 0x00c36400L, 0x0bd00bd0L, 0x786f4256L}) {
+  // By statfs(2), or by their own sources.
+  const std::map<std::string, long> types = {
+      {"9P", 0x01021997},     {"AFS", 0x5346414f},  {"AFS of Linux", 0x6b414653},
+      {"BeeGFS", 0x19830326}, {"Ceph", 0x00c36400}, {"CIFS", 0xff534d42},
+      {"Coda", 0x73757245},   {"GFS2", 0x01161970}, {"GPFS", 0x47504653},
+      {"Lustre", 0x0bd00bd0}, {"NCP", 0x564c},      {"NFS", 0x6969},
+      {"OCFS2", 0x7461636f},  {"SMB", 0x517b},      {"SMB2", 0xfe534d42},
+      {"vboxsf", 0x786f4256}};
+  for (const auto& [name, type] : types) {
     workflow::SqliteSettings settings;
-    settings.file_system_type = [type](const std::string&) { return type; };
-    EXPECT_EQ(open(settings), ENOTSUP);
+    settings.file_system_type = [type = type](const std::string&) { return type; };
+    EXPECT_EQ(open(settings), ENOTSUP) << name;
     EXPECT_TRUE(says("network")) << message_;
     EXPECT_FALSE(std::filesystem::exists(path_));
   }
@@ -223,6 +232,35 @@ TEST_F(SqliteOpen, FileSystemsOfFuseAreKnownByTheirNames) {
   workflow::SqliteSettings settings;
   settings.file_system_type = [](const std::string&) { return 0x65735546L; };
   EXPECT_EQ(open(settings), 0) << message_;
+}
+
+// In a process whose /proc says that the folder is on such a file system.
+TEST_F(SqliteOpen, ANetworkFileSystemOfFuseIsRefused) {
+  constexpr int kNotAllowed = 77;
+  struct stat status = {};
+  ASSERT_EQ(::stat(directory_.path(".").c_str(), &status), 0);
+  const std::string device =
+      std::to_string(::major(status.st_dev)) + ':' + std::to_string(::minor(status.st_dev));
+  const int code = in_child([this, &device] {
+    if (!store_test::take_own_mounts().empty() ||
+        ::mount("tmpfs", "/proc", "tmpfs", 0, nullptr) != 0) {
+      return kNotAllowed;
+    }
+    std::filesystem::create_directory("/proc/self");
+    const auto error_on = [&](const std::string& name) {
+      std::ofstream("/proc/self/mountinfo")
+          << "22 1 " << device << " / / rw - " << name << " host:/srv rw\n";
+      workflow::SqliteSettings settings;
+      settings.file_system_type = [](const std::string&) { return 0x65735546L; };
+      return open(settings);
+    };
+    for (const char* const name : {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone"}) {
+      if (error_on(name) != ENOTSUP || !says("network") || std::filesystem::exists(path_)) return 1;
+    }
+    return error_on("fuse.ntfs-3g") == 0 ? 0 : 2;
+  });
+  if (code == kNotAllowed) GTEST_SKIP() << "a process may not have mounts of its own here";
+  EXPECT_EQ(code, 0);
 }
 
 // Runs as another user, since nothing is forbidden to root.
