@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/Eventually.h"
@@ -16,6 +17,7 @@
 #include "support/TempDir.h"
 #include "support/Text.h"
 #include "support/TutorialProgram.h"
+#include "workflow/WFFacilities.h"
 #include "workflow/WFTimerStore.h"
 
 using test_support::count_of;
@@ -240,6 +242,72 @@ TEST(StorePage, TheSqliteProgramReadsAndCopiesAStore) {
   EXPECT_EQ(store.open()->count("").count, 19U);
   store.url = "sqlite:" + copy;
   EXPECT_EQ(store.open()->count("").count, 20U);
+}
+
+// What docs/store.md says about the tables, and its query.
+TEST(StorePage, TheTablesHaveWhatThePageExplains) {
+  StoreUrl place;
+  WFFacilities::WaitGroup end(1);
+  const auto store = place.open();
+  store->handle("run", [&end](WFStoredTimer*) { end.wait(); });
+  store->handle("end", [](WFStoredTimer*) {});
+  store->handle("fail", [](WFStoredTimer* timer) { timer->give_up("no"); });
+  const auto sql = [&place](const std::string& query) {
+    const auto read = run_program("sqlite3", {"-readonly", place.file, query});
+    EXPECT_EQ(read.exit_code, 0) << query;
+    return read.output;
+  };
+  // A column of the timers of that name.
+  const auto column = [&sql](const std::string& what, const std::string& name,
+                             const std::string& table = "timers") {
+    return sql("SELECT " + what + " FROM " + table + " WHERE CAST(name AS TEXT) = '" + name +
+               "' ORDER BY id");
+  };
+  const auto schedule = [&store](const std::string& name, const WFStoreDue& due,
+                                 const std::string& kind, WFTimerPolicy policy = WF_TIMER_APPEND) {
+    WFStoreTimer timer{name, due, kind};
+    timer.policy = policy;
+    timer.skip_if_later = std::chrono::minutes(30);
+    EXPECT_TRUE(store->schedule(timer).ok()) << name;
+  };
+  const std::chrono::system_clock::time_point date(std::chrono::seconds(2'208'988'800));
+  schedule("tea", date, "end");
+  schedule("bread", date - std::chrono::hours(1), "end");
+  const auto shown = matches_of(text_of(std::string(SOURCE_TREE) + "/docs/store.md"),
+                                R"re(\nsqlite3 -readonly FILE "(SELECT [^"]*)"\n)re");
+  ASSERT_EQ(shown.size(), 1U);
+  EXPECT_EQ(sql(shown[0]), "bread|2039-12-31 23:00:00|0\ntea|2040-01-01 00:00:00|0\n");
+  EXPECT_EQ(column("state, wake = due, marked", "tea"), "0|1|0\n");
+
+  for (const char* const name : {"calm", "busy", "cancelled"}) {
+    schedule(name, std::chrono::seconds(0), "run");
+  }
+  EXPECT_TRUE(eventually([&store] { return store->stats().begun == 3; }));
+  schedule("busy", std::chrono::hours(1), "run", WF_TIMER_REPLACE);
+  EXPECT_EQ(store->cancel("cancelled").verdict(), WFStoreVerdict::kRunning);
+  EXPECT_EQ(column("state, attempts, marked", "calm"), "1|1|0\n");
+  EXPECT_EQ(column("state", "busy"), "1\n2\n");
+  EXPECT_EQ(column("state, marked", "cancelled"), "1|1\n");
+  EXPECT_EQ(column("(SELECT name FROM kinds WHERE id = kind)", "calm"), "run\n");
+  // The end of the lease, which may have been extended.
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const std::chrono::microseconds wake(std::stoll(column("wake", "calm")));
+  EXPECT_GT(wake, now);
+  EXPECT_LE(wake, now + std::chrono::seconds(30) + std::chrono::seconds(60));
+
+  schedule("done", std::chrono::seconds(0), "end");
+  schedule("missed", std::chrono::system_clock::now() - std::chrono::hours(1), "end");
+  schedule("failed", std::chrono::seconds(0), "fail");
+  EXPECT_EQ(store->cancel("tea").verdict(), WFStoreVerdict::kWon);
+  for (const auto& [name, outcome] : std::vector<std::pair<std::string, std::string>>{
+           {"done", "1\n"}, {"tea", "2\n"}, {"missed", "3\n"}, {"failed", "4\n"}}) {
+    EXPECT_TRUE(eventually([&, name = name, outcome = outcome] {
+      return column("outcome", name, "done") == outcome;
+    })) << name;
+  }
+  EXPECT_EQ(column("state", "failed"), "3\n");
+  end.done();
 }
 
 // What docs/store.md says about looking into a server.
