@@ -63,18 +63,28 @@ void write_for_ever() {
   });
 }
 
-// Uses a store, and is killed before the operation of the file system that STORE_NAME counts.
-void die_at_a_step(void (*use)(workflow::StoreBackend&)) {
+// Uses a store, and is killed before the operation of the file system that STORE_NAME counts: from
+// the creation of the store on, or from the moment on at which it is open.
+void die_at_a_step(void (*use)(workflow::StoreBackend&), bool counts_creation) {
   FaultVfs vfs;
-  vfs.set_fault([left = std::atoll(variable("STORE_NAME").c_str())](auto, bool) mutable {
-    if (left-- == 0) {
-      ::kill(::getpid(), SIGKILL);
-    }
-    return SQLITE_OK;
-  });
+  const auto begin = [&vfs] {
+    vfs.set_fault([left = std::atoll(variable("STORE_NAME").c_str())](auto, bool) mutable {
+      if (left-- == 0) {
+        ::kill(::getpid(), SIGKILL);
+      }
+      return SQLITE_OK;
+    });
+  };
+  if (counts_creation) {
+    begin();
+  }
   workflow::SqliteSettings settings;
   settings.base_vfs = vfs.name();
-  use(*open_own(settings));
+  const auto backend = open_own(settings);
+  if (!counts_creation) {
+    begin();
+  }
+  use(*backend);
 }
 
 // A step that concerns a timer of that name. Says ": NAME" before it and ". NAME" after it.
@@ -97,6 +107,34 @@ void run_and_finish(workflow::StoreBackend& backend) {
     // The successor that waits for the run keeps the name in the store, and so does a failure.
     step(backend, name, finish(claimed.claimed.at(0).run, how, workflow::kNeverUs));
     if (how == How::kDone) {
+      step(backend, name, cancel(name));
+    }
+  }
+}
+
+constexpr int64_t kLaterUs = 4'000'000'000 * kSecondUs;  // a date that has not come
+
+// Runs of timers that recur, whose ends have a next date: one that has come already, and then one
+// that has not. The last run of some was cancelled or moved meanwhile, and no date follows. The
+// dates are the first microseconds of 1970. See left_of_dates().
+void run_dates(workflow::StoreBackend& backend) {
+  using How = workflow::FinishRequest::How;
+  for (const char* const each : {"done", "failed", "failed, cancelled", "failed, moved"}) {
+    const std::string name = each;
+    const How how = name == "done" ? How::kDone : How::kFailed;
+    workflow::ScheduleRequest first = schedule(name, 1);
+    first.spec.repeat = "each full moon";
+    step(backend, name, first);
+    const workflow::RunId run = step(backend, name, claim()).claimed.at(0).run;
+    step(backend, name, finish(run, how, 2));
+    const workflow::RunId next = step(backend, name, claim()).claimed.at(0).run;
+    if (name.ends_with("cancelled")) {
+      step(backend, name, cancel(name));
+    } else if (name.ends_with("moved")) {
+      step(backend, name, reschedule(name, 3));
+    }
+    step(backend, name, finish(next, how, kLaterUs));
+    if (!name.ends_with("cancelled")) {
       step(backend, name, cancel(name));
     }
   }
@@ -285,8 +323,9 @@ int play(const std::string& part) {
       {"run", run_for_ever},
       {"own", own},
       {"told", store_when_told},
-      {"runs", [] { die_at_a_step(run_and_finish); }},
-      {"changes", [] { die_at_a_step(change_each); }},
+      {"runs", [] { die_at_a_step(run_and_finish, true); }},
+      {"dates", [] { die_at_a_step(run_dates, false); }},
+      {"changes", [] { die_at_a_step(change_each, false); }},
   };
   parts.at(part)();
   return 0;
@@ -318,7 +357,8 @@ class SqliteProcesses : public ::testing::Test {
   }
 
   // What is left of the timers of one name when the first `steps` of a part were carried out: the
-  // attempts of each run that follows, and the timers that remain.
+  // attempts of each run that follows, with its date if the timer recurs, and the timers that
+  // remain.
   using LeftAfter = std::function<std::string(const std::string& name, int steps)>;
   void kill_at_each_step(const std::string& part, SqliteLayout layout, const LeftAfter& left_after);
 
@@ -389,6 +429,19 @@ std::string left_of_run(const std::string& name, int steps) {
   }
 }
 
+// What run_dates() leaves.
+std::string left_of_dates(const std::string& name, int steps) {
+  const std::string once = name == "done" ? "" : "failed ";
+  const std::string twice = once + once;
+  const std::vector<std::string> begun = {"", "1@1 ", "2@1 ", "1@2 " + once, "2@2 " + once};
+  const std::vector<std::string> ended =
+      name.ends_with("cancelled") ? std::vector<std::string>{once, twice}
+      : name.ends_with("moved") ? std::vector<std::string>{"2@2 1@3 " + once, "1@3 " + twice, twice}
+                                : std::vector<std::string>{twice + "waiting ", twice};
+  const auto place = static_cast<size_t>(steps);
+  return place < begun.size() ? begun[place] : ended.at(place - begun.size());
+}
+
 // What change_each() leaves.
 std::string left_of_change(SqliteLayout layout, const std::string& name, int steps) {
   // The leases of an owner are over when it is gone, however long they would have lasted.
@@ -410,7 +463,9 @@ std::map<std::string, std::string> run_all(workflow::StoreBackend& backend) {
   for (workflow::ClaimRequest claimed = carry_out(backend, claim()); !claimed.claimed.empty();
        claimed = carry_out(backend, claim())) {
     for (const auto& each : claimed.claimed) {
-      left[each.spec.name] += std::to_string(each.attempts) + ' ';
+      left[each.spec.name] += std::to_string(each.attempts) +
+                              (each.spec.repeat.empty() ? "" : '@' + std::to_string(each.due_us)) +
+                              ' ';
       EXPECT_TRUE(carry_out(backend, finish(each.run)).accepted);
     }
   }
@@ -461,6 +516,14 @@ TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKillAtEachStep) {
 
 TEST_F(SqliteProcesses, WhatAnOwnerReportedSurvivesAKillAtEachStep) {
   kill_at_each_step("runs", SqliteLayout::kOwned, left_of_run);
+}
+
+TEST_F(SqliteProcesses, DatesThatWereReportedSurviveAKillAtEachStep) {
+  kill_at_each_step("dates", SqliteLayout::kShared, left_of_dates);
+}
+
+TEST_F(SqliteProcesses, DatesThatAnOwnerReportedSurviveAKillAtEachStep) {
+  kill_at_each_step("dates", SqliteLayout::kOwned, left_of_dates);
 }
 
 TEST_F(SqliteProcesses, ChangesThatWereReportedSurviveAKillAtEachStep) {
