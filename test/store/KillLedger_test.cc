@@ -263,4 +263,186 @@ TEST_F(KillLedgerUndone, AFenceIsGivenOnce) {
   EXPECT_EQ(check(kTruth + "s a 1 100 106 11 1000 0\n"), "a (1) has had the fence 11 twice");
 }
 
+// A series that has each date: a run gives up, one asks for another one, and a cancel comes while
+// one is under way. The timer that has failed is retried.
+const std::string kEach =
+    "? 3 1 schedule x 100 50 each\n"
+    "! 3 1 50 file ok 40 \n"
+    "s x 40 100 100 50 1000 0\n"
+    "s x 40 150 151 51 1000 2\n"
+    "s x 41 200 200 52 1000 1\n"
+    "s x 41 200 210 53 1000 0\n"
+    "? 3 2 retry_failed x\n"
+    "! 3 2 220 file ok 1 \n"
+    "s x 40 215 221 54 1000 0\n"
+    "s x 41 250 250 55 1000 0\n"
+    "? 3 3 cancel x\n"
+    "! 3 3 260 file ok 0 running:41:1,\n";
+// One of which dates are left out, and which the last process ends.
+const std::string kLatest =
+    "? 3 4 schedule y 100 50 latest\n"
+    "! 3 4 50 file ok 45 \n"
+    "s y 45 100 100 56 1000 0\n"
+    "s y 45 250 251 57 1000 0\n";
+const std::string kEnd =
+    "e\n"
+    "s y 45 350 350 60 1000 0\n"
+    "? 4 1 cancel y\n"
+    "! 4 1 360 file ok 0 running:45:1,\n";
+
+class KillLedgerSeries : public testing::Test {
+ protected:
+  // What is found when `from` is replaced, which is somewhere in all of this.
+  static std::string check(const std::string& from = "", const std::string& to = "") {
+    std::string text = kEach + kLatest + kEnd;
+    const size_t place = text.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    text.replace(place, from.size(), to);
+    const size_t end = text.find(kEnd.substr(0, 2));
+    KillLedger ledger({});
+    ledger.read(text.substr(0, end));
+    ledger.read(text.substr(end));
+    return ledger.check();
+  }
+};
+
+TEST_F(KillLedgerSeries, ATruthfulStoreIsNotBlamed) {
+  EXPECT_EQ(check(), "");
+}
+
+TEST_F(KillLedgerSeries, ARunBetweenDatesIsFound) {
+  EXPECT_EQ(check("s y 45 250", "s y 45 249"), "y (45) has run for a time that nobody asked for");
+  EXPECT_EQ(check("s y 45 100", "s y 45 50"), "y (45) has run for a time that nobody asked for");
+  EXPECT_EQ(check("s y 45 250 251", "s y 45 250 249"), "y (45) has run 1 us early");
+  const std::string moved = "? 3 5 reschedule y 249\n! 3 5 240 file ok 0 won:45:0,\n";
+  EXPECT_EQ(check("s y 45 250", moved + "s y 45 249"), "");
+  // Only a timer that has failed runs for the time at which it was retried.
+  EXPECT_EQ(check("s x 40 215", "s x 41 215"), "x (41) has run for a time that nobody asked for");
+  EXPECT_EQ(check("s x 40 215", "s x 40 150"), "");  // its end was not taken
+  EXPECT_EQ(check("s x 40 215", "s x 40 149"), "x (40) has run for a time that nobody asked for");
+}
+
+TEST_F(KillLedgerSeries, ADateThatRunsTwiceIsFound) {
+  EXPECT_EQ(check("s y 45 250 251", "s y 45 100 251"), "y has run twice for the date 100");
+  EXPECT_EQ(check("s y 45 350 350", "s y 45 250 1250"), "y has run twice for the date 250");
+  EXPECT_EQ(check("s y 45 350 350", "s y 45 250 1251"), "");  // its lease was lost
+  EXPECT_EQ(check("s x 41 200 200", "s x 41 150 200"), "x has run twice for the date 150");
+  EXPECT_EQ(check("s x 41 200 200 52 1000 1", "s x 41 200 200 52 1000 0"),
+            "x has run twice for the date 200");
+  // It was moved back.
+  const std::string moved = "? 3 5 reschedule y 100\n! 3 5 240 file ok 0 won:45:0,\n";
+  EXPECT_EQ(check("s y 45 250 251", moved + "s y 45 100 251"), "");
+}
+
+TEST_F(KillLedgerSeries, ADateThatIsLeftOutIsFound) {
+  EXPECT_EQ(check("s x 40 100 100 50 1000 0\n", ""), "x has left out the date 100");
+  EXPECT_EQ(check("50 each", "25 each"), "x has left out the date 125");
+}
+
+TEST_F(KillLedgerSeries, ASeriesThatGoesOnAfterACancelIsFound) {
+  const std::string cancel = "? 3 3 cancel x\n";
+  const std::string one = "s x 41 300 300 58 1000 0\n";
+  EXPECT_EQ(check(cancel, one + cancel), "");  // it began before the cancel, and says so late
+  EXPECT_EQ(check(cancel, one + "s x 41 350 350 59 1000 0\n" + cancel),
+            "x was cancelled, and 2 runs have begun after that");
+  EXPECT_EQ(check("running:41:1", "won:41:0"), "");
+  EXPECT_EQ(check("! 3 3 260 file ok 0 running:41:1", one + "! 3 3 260 file ok 0 won:41:0"),
+            "x was cancelled, and 1 runs have begun after that");
+}
+
+TEST_F(KillLedgerSeries, ASeriesThatIsGoneIsFound) {
+  EXPECT_EQ(check("running:41:1", "unknown:0:0"),
+            "x recurs, and is gone although nobody has cancelled it");
+  EXPECT_EQ(check("running:45:1", "done:45:1"),
+            "y recurs, and is gone although nobody has cancelled it");
+  EXPECT_EQ(check("s y 45 350 350 60 1000 0\n", ""), "y recurs, and has not gone on");
+}
+
+TEST_F(KillLedgerSeries, AFailedTimerThatIsGoneIsFound) {
+  EXPECT_EQ(check("s x 40 215 221 54 1000 0\n", ""),
+            "x (40) has asked for another run, and had none");
+  EXPECT_EQ(check("! 3 2 220 file ok 1", "! 3 2 220 file ok 2"),
+            "x was retried 2 times, and has failed 1");
+}
+
+// Names that have one timer: x is kept, and refused while it is there. y is replaced while it
+// waits, and again while it runs.
+const std::string kPolicies =
+    "? 3 1 keep x 100\n"
+    "! 3 1 50 file ok 40 \n"
+    "? 3 2 keep x 110\n"
+    "! 3 2 60 - refused 17\n"
+    "s x 40 100 100 50 1000 0\n"
+    "? 3 3 keep x 200\n"
+    "a 3 3 ok 41 \n"
+    "a 3 3 ok 41 \n"
+    "s x 41 200 200 51 1000 0\n"
+    "? 3 4 keep y 300\n"
+    "! 3 4 210 file ok 42 \n"
+    "? 3 5 replace y 310\n"
+    "! 3 5 220 file ok 43 won:42:0,\n"
+    "s y 43 310 310 52 1000 0\n"
+    "d y 43 330 52\n"
+    "? 3 6 replace y 320\n"
+    "! 3 6 315 file ok 44 after_run:43:1,\n"
+    "s y 44 320 330 53 1000 0\n";
+
+std::string check_policies(const std::string& from, const std::string& to) {
+  std::string text = kPolicies;
+  const size_t place = text.find(from);
+  EXPECT_NE(place, std::string::npos) << from;
+  text.replace(place, from.size(), to);
+  return check(text);
+}
+
+TEST(KillLedgerPolicies, ATruthfulStoreIsNotBlamed) {
+  EXPECT_EQ(check(kPolicies), "");
+}
+
+TEST(KillLedgerPolicies, ATimerThatIsKeptBesideAnotherIsFound) {
+  EXPECT_EQ(check_policies("- refused 17", "file ok 39 "), "x (39) was stored, and has not run");
+  EXPECT_EQ(check_policies("a 3 3 ok 41 \na 3 3 ok 41 \n", "! 3 3 99 file ok 41 \n"),
+            "x (41) was kept although there was x (40)");
+  EXPECT_EQ(check_policies("a 3 3 ok 41 \na 3 3 ok 41 \n",
+                           "! 3 3 150 file ok 41 \ns x 40 100 1200 54 1000 0\n"),
+            "x (41) was kept although there was x (40)");
+}
+
+TEST(KillLedgerPolicies, ATimerThatIsRefusedForNothingIsFound) {
+  EXPECT_EQ(check_policies("file ok 42 ", "- refused 17"), "");  // there is one later
+  EXPECT_EQ(check(kPolicies + "? 3 7 keep z 1\n! 3 7 1 - refused 17\n"),
+            "z was refused, and nobody has the name");
+}
+
+TEST(KillLedgerPolicies, ARunOfWhatWasReplacedIsFound) {
+  EXPECT_EQ(check_policies("s y 43", "s y 42 300 300 54 1000 0\ns y 43"),
+            "y (42) was replaced after 0 runs, and has had 1");
+}
+
+TEST(KillLedgerPolicies, ASuccessorThatDoesNotWaitIsFound) {
+  EXPECT_EQ(check_policies("s y 44", "s y 43 310 1400 54 1000 0\ns y 44"),
+            "y (44) has run before the end of y (43)");
+  EXPECT_EQ(check_policies("d y 43 330", "d y 43 331"), "y (44) has run before the end of y (43)");
+  EXPECT_EQ(check_policies("d y 43 330 52\n", ""), "y (44) has run before the end of y (43)");
+  EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n", ""), "y (44) was stored, and has not run");
+  // Another one takes its place, of which no answer tells.
+  EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n",
+                           "? 3 7 replace y 320\n! 3 7 317 file ok 45 after_run:43:1,\n"
+                           "s y 45 320 330 53 1000 0\n"),
+            "");
+}
+
+TEST(KillLedger, ATimerThatHasFailedRunsAgainAndCountsAnew) {
+  const std::string failed = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \ns x 20 100 100 30 9 2\n";
+  const std::string again = "s x 20 150 160 31 1000 0\n";
+  EXPECT_EQ(check(kTruth + failed), "x (20) has asked for another run, and had none");
+  EXPECT_EQ(check(kTruth + failed + again), "");
+  EXPECT_EQ(check(kTruth + failed + "s x 20 99 160 31 1000 0\n"),
+            "x (20) has run for a time that nobody asked for");
+  const std::string won = "? 2 2 cancel x\n! 2 2 155 file ok 0 won:20:0,\n";
+  EXPECT_EQ(check(kTruth + failed + won), "");
+  EXPECT_EQ(check(kTruth + failed + won + again),
+            "x (20) was cancelled after 0 runs, and has had 1");
+}
+
 }  // namespace

@@ -37,6 +37,7 @@ class LedgerEvents {
     settings_.push_back(setting);
   }
 
+  bool has_losses() const { return !losses_.empty(); }
   // Whether a loss may have undone what a process did, or was told, at that time.
   bool may_lose(size_t process, int64_t us) const {
     return std::any_of(losses_.begin(), losses_.end(), [&](const auto& loss) {

@@ -16,11 +16,14 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <semaphore>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "store/Dial.h"
 #include "store/LedgerDisk.h"
@@ -40,7 +43,7 @@
 //
 //   LEDGER_PART    work: ask for things and run timers until it is killed
 //                  fill: store overdue timers, and run none
-//                  finish: run whatever is left
+//                  finish: run whatever is left, with what has failed, and end the series
 //                  settle: ask for each request of the list
 //   LEDGER_URL     the store
 //   LEDGER_NOTES   the file for what it writes down
@@ -48,6 +51,7 @@
 //   LEDGER_OTHER   how other names begin whose timers it cancels or moves
 //   LEDGER_LIST    settle: a file with the requests
 //   LEDGER_COUNT   fill: how many timers
+//   LEDGER_SERIES  "latest" if no series has a run for each date that was missed
 //   LEDGER_RATE    how many overdue timers may begin in a second
 //   LEDGER_PAUSE_US  how long it waits after each request
 //   LEDGER_DISK    what goes wrong with its disk: see LedgerDisk.h; and LEDGER_FILES
@@ -95,7 +99,8 @@ inline const char* text_of(WFStoreVerdict verdict) {
 inline std::string text_of(const WFStoreResult& result) {
   if (result.verdict() == WFStoreVerdict::kInDoubt) return "doubt";
   if (!result.ok()) return "refused " + std::to_string(result.error);
-  std::string text = "ok " + std::to_string(result.timer) + ' ';
+  // What stores no timer may count.
+  std::string text = "ok " + std::to_string(std::max(result.timer, result.count)) + ' ';
   for (const WFStoreAnswer& answer : result.answers) {
     text += std::string(text_of(answer.verdict)) + ':' + std::to_string(answer.timer) + ':' +
             std::to_string(answer.attempts) + ',';
@@ -135,25 +140,63 @@ inline std::unique_ptr<WFTimerStore> open_store() {
   return store;
 }
 
-// Some runs take a while, and some ask for another one.
-inline void handle(WFTimerStore& store, const Notes& notes) {
+// How the names of series begin, and those of timers of which a name has one.
+inline const std::string kSeries = "every/";
+inline const std::string kOnly = "one/";
+
+// Names of which runs have begun. Any thread.
+class Begun {
+ public:
+  void add(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    names_.insert(name);
+  }
+  bool has(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return names_.count(name) != 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string> names_;
+};
+
+// Some runs take a while, some ask for another one, and some give up if there is no `begun`.
+inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullptr) {
   WFStoreHandlerOptions options;
   options.max_attempts = 0;
-  const auto run = [&notes](WFStoredTimer* timer) {
+  const auto run = [&notes, begun](WFStoredTimer* timer) {
     // In this order: a lease that has not ended ends at their sum or later.
     const int64_t now = now_us();
     const int64_t left = timer->lease_left().count();
     const bool retries = timer->attempt() == 1 && timer->timer() % 8 == 0;
+    const bool is_only = timer->name().compare(0, kOnly.size(), kOnly) == 0;
+    const bool gives_up = !retries && !is_only && begun == nullptr && timer->fence() % 16 == 0;
     const int64_t due =
         std::chrono::duration_cast<std::chrono::microseconds>(timer->due().time_since_epoch())
             .count();
     notes.write("s " + timer->name() + ' ' + std::to_string(timer->timer()) + ' ' +
                 std::to_string(due) + ' ' + std::to_string(now) + ' ' +
                 std::to_string(timer->fence()) + ' ' + std::to_string(left) + ' ' +
-                (retries ? "1" : "0"));
+                (retries    ? "1"
+                 : gives_up ? "2"
+                            : "0"));
+    if (begun != nullptr) {
+      begun->add(timer->name());
+    }
     if (retries) {
       timer->retry_after(std::chrono::milliseconds(5));
-    } else if (timer->timer() % 4 == 1) {
+    } else if (gives_up) {
+      timer->give_up("it was its turn");
+    }
+    if (is_only) {
+      const auto end = [&notes, name = timer->name(), number = timer->timer(),
+                        fence = timer->fence()](WFTimerTask*) {
+        notes.write("d " + name + ' ' + std::to_string(number) + ' ' + std::to_string(now_us()) +
+                    ' ' + std::to_string(fence));
+      };
+      series_of(timer)->push_back(WFTaskFactory::create_timer_task(0, 5'000'000, end));
+    } else if (!retries && !gives_up && timer->timer() % 4 == 1) {
       series_of(timer)->push_back(WFTaskFactory::create_timer_task(0, 5'000'000, nullptr));
     }
   };
@@ -166,75 +209,166 @@ inline std::unique_ptr<const Dial> dial_of(const std::string& fault) {
   return std::make_unique<const Dial>(test_support::variable("LEDGER_DIAL"));
 }
 
-// Asks a store for things, several at a time.
-class Worker {
+// Asks a store for things, several at a time, and writes down what it asks for and is told.
+class Asker {
  public:
-  Worker(WFTimerStore& store, const Notes& notes)
-      : store_(store),
-        notes_(notes),
-        own_(test_support::variable("LEDGER_NAME")),
-        other_(test_support::variable("LEDGER_OTHER")),
-        random_(test_support::test_seed(), std::hash<std::string>()(own_)) {}
+  Asker(WFTimerStore& store, const Notes& notes) : store_(store), notes_(notes) {}
 
-  void ask() {
-    const uint64_t kind = stored_ < 10 ? 0 : random_.below(5);
-    ask(kind,
-        now_us() + ahead_us() + static_cast<int64_t>(random_.below(kind == 0 ? 50'000 : 300'000)));
+  void schedule(const std::string& name, int64_t due_us, WFTimerPolicy policy = WF_TIMER_APPEND) {
+    store({name, date(due_us), "kind", "", policy}, due_us, "");
   }
-  // Stores a timer that has been due for long.
-  void ask_for_overdue() { ask(0, now_us() - 10'000'000); }
+  void schedule_series(const std::string& name, int64_t due_us, bool every_missed_date) {
+    constexpr std::chrono::milliseconds kPeriod(50);
+    WFStoreTimer timer = {name, WFStoreDue::every(kPeriod, date(due_us)), "kind"};
+    timer.every_missed_date = every_missed_date;
+    store(timer, due_us,
+          ' ' + std::to_string(std::chrono::microseconds(kPeriod).count()) +
+              (every_missed_date ? " each" : " latest"));
+  }
+  void cancel(const std::string& name) {
+    ask("cancel " + name,
+        [&](auto answered) { return store_.create_cancel_task(name, std::move(answered)); });
+  }
+  void reschedule(const std::string& name, int64_t due_us) {
+    ask("reschedule " + name + ' ' + std::to_string(due_us), [&](auto answered) {
+      return store_.create_reschedule_task(name, date(due_us), std::move(answered));
+    });
+  }
+  void retry_failed(const std::string& name) {
+    ask("retry_failed " + name,
+        [&](auto answered) { return store_.create_retry_failed_task(name, std::move(answered)); });
+  }
   // Waits until all is answered.
   void wait() {
     for (int i = 0; i < kUnderWay; i++) {
       free_.acquire();
     }
+    free_.release(kUnderWay);
   }
 
  private:
   static constexpr int kUnderWay = 16;
 
-  void ask(uint64_t kind, int64_t due) {
+  static std::chrono::system_clock::time_point date(int64_t us) {
+    return std::chrono::system_clock::time_point(std::chrono::microseconds(us));
+  }
+
+  void store(const WFStoreTimer& timer, int64_t due_us, const std::string& recurrence) {
+    const char* const operation = timer.policy == WF_TIMER_KEEP      ? "keep "
+                                  : timer.policy == WF_TIMER_REPLACE ? "replace "
+                                                                     : "schedule ";
+    ask(operation + timer.name + ' ' + std::to_string(due_us) + recurrence,
+        [&](auto answered) { return store_.create_schedule_task(timer, std::move(answered)); });
+  }
+
+  template <class CREATE>
+  void ask(const std::string& text, const CREATE& create) {
     free_.acquire();
-    const std::chrono::system_clock::time_point date{std::chrono::microseconds(due)};
-    auto answered = [this](WFStoreTask* task) {
-      notes_.write("! " + text_of(task->request_id()) + ' ' + text_of_answer(task->result()));
+    WFStoreTask* const task = create([this](WFStoreTask* answered) {
+      notes_.write("! " + text_of(answered->request_id()) + ' ' +
+                   text_of_answer(answered->result()));
       free_.release();
-    };
-    WFStoreTask* task = nullptr;
-    std::string text;
-    if (kind == 3) {
-      const std::string name = some_name();
-      text = "cancel " + name;
-      task = store_.create_cancel_task(name, answered);
-    } else if (kind == 4) {
-      const std::string name = some_name();
-      text = "reschedule " + name + ' ' + std::to_string(due);
-      task = store_.create_reschedule_task(name, date, answered);
-    } else {
-      const std::string name = own_ + std::to_string(stored_++);
-      text = "schedule " + name + ' ' + std::to_string(due);
-      task = store_.create_schedule_task({name, date, "kind"}, answered);
-    }
+    });
     notes_.write("? " + text_of(task->request_id()) + ' ' + text);
     task->start();
   }
 
+  WFTimerStore& store_;
+  const Notes& notes_;
+  std::counting_semaphore<> free_{kUnderWay};
+};
+
+// Asks a store for things of all kinds.
+class Worker {
+ public:
+  Worker(WFTimerStore& store, const Notes& notes)
+      : asker_(store, notes),
+        own_(test_support::variable("LEDGER_NAME")),
+        other_(test_support::variable("LEDGER_OTHER")),
+        random_(test_support::test_seed(), std::hash<std::string>()(own_)) {}
+
+  void ask() {
+    const bool is_first = asked_++ == 0;
+    if (is_first || (stored_ >= 10 && random_.one_in(8))) {
+      ask_for_others();
+      return;
+    }
+    const uint64_t kind = stored_ < 10 ? 0 : random_.below(5);
+    if (kind == 3) {
+      asker_.cancel(some_name());
+    } else if (kind == 4) {
+      const std::string name = some_name();
+      asker_.reschedule(name, due_within(300'000));
+    } else {
+      asker_.schedule(own_ + std::to_string(stored_++), due_within(kind == 0 ? 50'000 : 300'000));
+    }
+  }
+  // Stores a timer that has been due for long.
+  void ask_for_overdue() {
+    asker_.schedule(own_ + std::to_string(stored_++), now_us() - 10'000'000);
+  }
+  // Waits until all is answered.
+  void wait() { asker_.wait(); }
+
+ private:
+  // Asks for something that concerns series, names that have one timer, or timers that have failed.
+  void ask_for_others() {
+    const uint64_t kind = random_.below(4);
+    if (series_ * kRequestsOfSeries < asked_) {
+      const uint64_t number = series_++;
+      asker_.schedule_series(series_name(own_, number), due_within(50'000), has_each(number));
+    } else if (kind == 0) {
+      const uint64_t number = series_ - 1 - random_.below(std::min<uint64_t>(series_, 5));
+      const std::string name = series_name(some_process(), number);
+      if (has_each(number) || random_.one_in(4)) {
+        asker_.cancel(name);
+      } else {
+        asker_.reschedule(name, due_within(300'000));
+      }
+    } else if (kind == 1) {
+      asker_.retry_failed(random_.one_in(2) ? series_name(own_, random_.below(series_))
+                                            : some_name());
+    } else {
+      const std::string name = kOnly + some_process() + std::to_string(random_.below(3));
+      const uint64_t how = random_.below(5);
+      if (how == 0) {
+        asker_.cancel(name);
+      } else {
+        asker_.schedule(name, due_within(50'000), how < 3 ? WF_TIMER_KEEP : WF_TIMER_REPLACE);
+      }
+    }
+  }
+
+  int64_t due_within(uint64_t us) {
+    return now_us() + ahead_us() + static_cast<int64_t>(random_.below(us));
+  }
+  const std::string& some_process() { return random_.one_in(4) ? other_ : own_; }
   // One of the last of this process, as a rule, or of another one that may be there.
   std::string some_name() {
     const uint64_t back = random_.below(std::min<uint64_t>(stored_, 100));
-    return (random_.one_in(4) ? other_ : own_) + std::to_string(stored_ - 1 - back);
+    return some_process() + std::to_string(stored_ - 1 - back);
+  }
+  static std::string series_name(const std::string& process, uint64_t number) {
+    return kSeries + process + std::to_string(number);
+  }
+  // Whether a series has a run for each date. Such a one is not moved.
+  static bool has_each(uint64_t number) {
+    return number % 2 == 0 && test_support::variable("LEDGER_SERIES") != "latest";
   }
 
   // How far the clock of the store is ahead of that of the machine: see Strikes.
   int64_t ahead_us() const { return clock_ ? clock_->get() * 1'000'000 : 0; }
 
-  WFTimerStore& store_;
-  const Notes& notes_;
+  // A series is run by all processes until it is cancelled, so there are not to be many.
+  static constexpr uint64_t kRequestsOfSeries = 150;
+
+  Asker asker_;
   const std::string own_;
   const std::string other_;
   test_support::TestRandom random_;
+  uint64_t asked_ = 0;
   uint64_t stored_ = 0;
-  std::counting_semaphore<> free_{kUnderWay};
+  uint64_t series_ = 0;
   const std::unique_ptr<const Dial> clock_ = dial_of("clock");
 };
 
@@ -356,13 +490,37 @@ inline void fill() {
   test_support::say("filled");
 }
 
+// Ends each series of which a run has begun here, and retries what has failed. Returns the last
+// answer of the store: an error, or how many timers are left.
+inline WFStoreResult end_what_is_left(WFTimerStore& store, Asker& asker, const Begun& begun,
+                                      std::set<std::string>& ended) {
+  WFStoreResult left = store.list(kSeries);
+  for (const WFStoreInfo& info : left.timers) {
+    if (begun.has(info.name) && ended.insert(info.name).second) {
+      asker.cancel(info.name);
+    }
+  }
+  if (!left.ok()) return left;
+  left = store.list_failed("");
+  for (const WFStoreInfo& info : left.timers) {
+    asker.retry_failed(info.name);
+  }
+  if (!left.ok()) return left;
+  asker.wait();
+  return store.count("");
+}
+
 inline void finish() {
   const Notes notes;
+  notes.write("e");
+  Begun begun;
   const auto store = open_store();
-  handle(*store, notes);
+  Asker asker(*store, notes);
+  handle(*store, notes, &begun);
+  std::set<std::string> ended;
   WFStoreResult left;
-  const bool is_empty = test_support::eventually([&store, &left] {
-    left = store->count("");
+  const bool is_empty = test_support::eventually([&] {
+    left = end_what_is_left(*store, asker, begun, ended);
     return left.error == EILSEQ || (left.ok() && left.count == 0);
   });
   if (left.error == EILSEQ) {

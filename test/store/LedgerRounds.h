@@ -181,6 +181,8 @@ class LedgerRounds {
     in_doubt_ += ledger.in_doubt().size();
     starts_ += all.starts();
     repeated_ += all.repeated();
+    dates_ += all.further_dates();
+    failed_ += all.failed();
     won_ += all.answers("won");
     running_ += all.answers("running") + all.answers("after_run");
     faults_ += all.faults();
@@ -191,14 +193,17 @@ class LedgerRounds {
   // A history in which little happened would show little.
   bool saw_enough() const { return in_doubt_ > 0 && saw_much(); }
   // The same where nothing may be in doubt.
-  bool saw_much() const { return starts_ > 20 && won_ > 0 && receipts_ > 20; }
+  bool saw_much() const {
+    return starts_ > 20 && won_ > 0 && receipts_ > 20 && dates_ > 0 && failed_ > 0;
+  }
   size_t faults() const { return faults_; }
 
   void print(int64_t rounds) const {
     std::printf(
-        "%lld rounds: %zu requests, %zu in doubt; %zu runs, %zu of them repeated; %zu won, %zu "
-        "while running\n",
-        static_cast<long long>(rounds), requests_, in_doubt_, starts_, repeated_, won_, running_);
+        "%lld rounds: %zu requests, %zu in doubt; %zu runs, %zu of them repeated, %zu failed, %zu "
+        "further dates; %zu won, %zu while running\n",
+        static_cast<long long>(rounds), requests_, in_doubt_, starts_, repeated_, failed_, dates_,
+        won_, running_);
   }
 
  private:
@@ -221,6 +226,7 @@ class LedgerRounds {
   std::vector<std::string> variables_;
   size_t losses_ = 0;  // of this store
   size_t requests_ = 0, in_doubt_ = 0, starts_ = 0, repeated_ = 0, won_ = 0, running_ = 0;
+  size_t dates_ = 0, failed_ = 0;
   size_t faults_ = 0, receipts_ = 0;
 };
 
