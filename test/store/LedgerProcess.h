@@ -320,8 +320,11 @@ class Worker {
     } else if (kind == 0) {
       const uint64_t number = series_ - 1 - random_.below(std::min<uint64_t>(series_, 5));
       const std::string name = series_name(some_process(), number);
-      if (has_each(number) || random_.one_in(4)) {
+      // Not often: a process that is refused most things asks for many before a date has come.
+      if (random_.one_in(4)) {
         asker_.cancel(name);
+      } else if (has_each(number)) {
+        asker_.retry_failed(name);
       } else {
         asker_.reschedule(name, due_within(300'000));
       }
