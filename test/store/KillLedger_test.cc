@@ -332,6 +332,11 @@ TEST_F(KillLedgerSeries, ADateThatRunsTwiceIsFound) {
   // It was moved back.
   const std::string moved = "? 3 5 reschedule y 100\n! 3 5 240 file ok 0 won:45:0,\n";
   EXPECT_EQ(check("s y 45 250 251", moved + "s y 45 100 251"), "");
+  // It was moved back before the run had written that it has begun, or before its date had come.
+  const std::string while_it_ran = "? 3 5 reschedule y 240\n! 3 5 250 file ok 0 after_run:45:1,\n";
+  EXPECT_EQ(check("s y 45 350 350", while_it_ran + "s y 46 250 350"), "");
+  const std::string before = "? 3 5 reschedule y 240\n! 3 5 249 file ok 0 won:45:0,\n";
+  EXPECT_EQ(check("s y 45 350 350", before + "s y 45 250 350"), "y has run twice for the date 250");
 }
 
 TEST_F(KillLedgerSeries, ADateThatIsLeftOutIsFound) {

@@ -110,10 +110,15 @@ class LedgerDates {
     }
     return {};
   }
-  static bool may_be_moved_back(const Series& series, const Start& start) {
-    return std::any_of(series.moves.begin(), series.moves.end(), [&start](const Request* move) {
-      return move->due_us <= start.due_us && move->decided_us() >= start.now_us;
-    });
+  // A move may be answered before the run under way writes that it has begun. So it counts if it
+  // was answered when the date of the run had come.
+  bool may_be_moved_back(const Series& series, const Start& start) const {
+    return std::any_of(series.moves.begin(), series.moves.end(),
+                       [this, &start](const Request* move) {
+                         return move->due_us <= start.due_us &&
+                                (!move->is_answered() ||
+                                 notes_.events().clock_at(move->told_us).second >= start.due_us);
+                       });
   }
 
   // If each missed date counts, there is a run for each date until the last one that has a run.
