@@ -215,7 +215,7 @@ class KillLedger : public LedgerNotes {
   // clock of a store is behind.
   bool may_be_retried(const Timer& timer, const Start& start) const {
     const std::vector<Start>& starts = starts_of(timer);
-    return std::any_of(starts.begin(), starts.end(), [this, &start](const Start& each) {
+    return std::any_of(starts.begin(), starts.end(), [&start](const Start& each) {
       return each.gives_up() && each.fence < start.fence && start.due_us >= each.now_us;
     });
   }
