@@ -174,7 +174,8 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
       continue;
     }
     try {
-      begin_run(claimed, owner);
+      // Its leases begin with a claim.
+      begin_run(claimed, claimed.lease_end_us - claim.lease_us, owner);
     } catch (const std::bad_alloc&) {
       // It is taken again when its lease has ended.
       counters_.lost.fetch_add(1, std::memory_order_relaxed);
@@ -182,12 +183,14 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
   }
 }
 
-void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed,
+void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed, int64_t claimed_us,
                                 const std::shared_ptr<StoreRunOwner>& owner) {
   const int64_t now_us = backend_.now_us();
   const std::shared_ptr<StoreHandler> handler = runs_.handler_of(claimed.spec.kind);
   const auto repeat = StoreRepeat::parse(claimed.spec.repeat);
-  const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
+  // now_us may be a little ahead of the clock of the store, by which no run is early.
+  const int64_t date_us =
+      repeat ? repeat->date_to_run_us(claimed.due_us, claimed_us) : claimed.due_us;
   const int64_t late_us = std::max<int64_t>(now_us - date_us, 0);
   const WFScope scope(Ref<DeadlineScope>::adopt(new DeadlineScope(owner.get())));
   const auto run = std::make_shared<StoreRun>(claimed, handler, scope, date_us);

@@ -64,7 +64,9 @@ class StoreSettlement {
   // What an answer to a user's request means for this process.
   void note_answer(const StoreRequest& request);
   void tell_cancelled(const WFStoreAnswer& answer);
-  void begin_run(ClaimRequest::Claimed& claimed, const std::shared_ptr<StoreRunOwner>& owner);
+  // `claimed_us` is when the store has made the claim.
+  void begin_run(ClaimRequest::Claimed& claimed, int64_t claimed_us,
+                 const std::shared_ptr<StoreRunOwner>& owner);
   void call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info, int64_t late_us,
                     const std::shared_ptr<StoreRunOwner>& owner);
   void report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info,

@@ -246,6 +246,31 @@ TEST(StoreGroups, AStoreLooksOnceASecondAlthoughNothingHappens) {
   }
 }
 
+// Takes the clock of the store for one that is ten seconds ahead. That of a Redis is known to
+// within the time that a reply takes.
+class FastClock final : public store_test::BackendAround {
+ public:
+  using BackendAround::BackendAround;
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    return backend_->execute(requests);
+  }
+  int64_t now_us() override { return backend_->now_us() + 10 * workflow::kUsPerSec; }
+};
+
+TEST(StoreGroups, NoDateRunsEarlyWhereTheClockOfTheStoreIsNotKnownExactly) {
+  SeenRuns runs;
+  const StorePtr store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<FastClock>(std::move(backend));
+      });
+  store->handle("kind", runs.handler(*store));
+  const WFStoreDue due = WFStoreDue::every(seconds(1), std::chrono::system_clock::now());
+  EXPECT_TRUE(store->schedule({"a", due, "kind"}).ok());
+  EXPECT_TRUE(eventually([&runs] { return runs.count() > 0; }));
+  EXPECT_LE(runs.at(0).due, std::chrono::system_clock::now());
+}
+
 // A hint of another process may be missing: then its timers are found within about a second.
 TEST(StoreGroups, ATimerIsFoundWithoutAHint) {
   const std::string url = store_test::fresh_url();
