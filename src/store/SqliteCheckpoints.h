@@ -20,9 +20,8 @@ namespace workflow {
 //
 // Invariants:
 // 1. The connection is used with mutex_ locked. While the thread for checkpoints runs, the thread
-// of
-//    the transactions waits for the mutex only if the log has most_bytes_ or more, or if the disk
-//    is full.
+//    of the transactions waits for the mutex only if the log has most_bytes_ or more, or if the
+//    disk is full.
 // 2. After an error of the disk nothing is copied any more. failed() is true then.
 class SqliteCheckpoints {
  public:

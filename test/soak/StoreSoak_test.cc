@@ -125,6 +125,12 @@ class Load {
     owed_ = std::min(owed_, static_cast<double>(kRate));
   }
 
+  // Whether so many timers wait as shall, and the store has forgotten the first requests.
+  bool is_full(size_t remembered) {
+    const std::lock_guard lock(mutex_);
+    return stored_.size() >= kStored && static_cast<size_t>(operations) > 2 * remembered;
+  }
+
   // Ends all that is left. Returns whether all is over in time.
   bool finish() {
     const auto end = steady_clock::now() + test_support::kPatience;
@@ -226,6 +232,11 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
   std::vector<long> memory_kib;
   std::vector<long> place_kib;
   std::vector<long> log_kib;
+  EXPECT_TRUE(test_support::eventually([&] {
+    load.go_on();
+    return load.is_full(options.remembered);
+  }));
+  const int64_t operations_before = load.operations;
   const auto begin = steady_clock::now();
   for (size_t next = 1; next <= 40;) {
     load.go_on();
@@ -237,6 +248,7 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
       next++;
     }
   }
+  const int64_t rate = (load.operations - operations_before) * 1000 / time.count();
   EXPECT_TRUE(load.finish());
   // The last runs have begun, and their ends may be under way.
   EXPECT_TRUE(test_support::eventually([&store] {
@@ -249,17 +261,16 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
       "second and last quarter memory %ld and %ld KiB, file or server %ld and %ld KiB, log %ld and "
       "%ld KiB\n",
       place.url().c_str(), static_cast<long long>(time.count() / 1000),
-      static_cast<long long>(load.operations * 1000 / time.count()),
-      static_cast<long long>(load.scheduled), static_cast<long long>(load.cancelled),
-      static_cast<long long>(load.begun), largest(memory_kib, 1, 4), largest(memory_kib, 3, 4),
-      largest(place_kib, 1, 4), largest(place_kib, 3, 4), largest(log_kib, 1, 4),
-      largest(log_kib, 3, 4));
+      static_cast<long long>(rate), static_cast<long long>(load.scheduled),
+      static_cast<long long>(load.cancelled), static_cast<long long>(load.begun),
+      largest(memory_kib, 1, 4), largest(memory_kib, 3, 4), largest(place_kib, 1, 4),
+      largest(place_kib, 3, 4), largest(log_kib, 1, 4), largest(log_kib, 3, 4));
   EXPECT_EQ(load.wrong, 0);
   EXPECT_EQ(load.scheduled, load.cancelled + load.begun);
   EXPECT_GT(load.cancelled, 500);
   if (is_long() && !test_support::kSanitized) {
     // What is flat at a trickle says little. Slow disks have half of the rate.
-    EXPECT_GT(load.operations * 1000 / time.count(), Load::kRate / 2);
+    EXPECT_GT(rate, Load::kRate / 2);
   }
   EXPECT_TRUE(test_support::is_flat(largest(memory_kib, 1, 4), largest(memory_kib, 3, 4)));
   EXPECT_TRUE(is_flat_at(place, largest(place_kib, 1, 4), largest(place_kib, 3, 4)));

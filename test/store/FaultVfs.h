@@ -77,8 +77,8 @@ class FaultVfs {
   // Whoever makes a file larger holds this meanwhile.
   std::unique_lock<std::mutex> lock_disk() { return std::unique_lock<std::mutex>(disk_mutex_); }
 
-  // Writes to that file and syncs of it wait from now on, until another one is named. Only then may
-  // connections to it be closed.
+  // Writes to that file and syncs of it wait from now on, until this is called with another path,
+  // or with "". Connections to the file must not be closed before that.
   void hold(const std::string& path) {
     std::lock_guard<std::mutex> lock(hold_mutex_);
     held_path_ = path;
@@ -124,11 +124,10 @@ class FaultVfs {
   // For the functions that SQLite calls.
   void wait_while_held(const char* path) {
     std::unique_lock<std::mutex> lock(hold_mutex_);
-    while (held_path_ == path) {
-      holding_++;
-      hold_changed_.wait(lock);
-      holding_--;
-    }
+    if (held_path_ != path) return;
+    holding_++;
+    hold_changed_.wait(lock, [this, path] { return held_path_ != path; });
+    holding_--;
   }
   int before(Operation operation, bool extends = false) {
     std::lock_guard<std::mutex> lock(mutex_);

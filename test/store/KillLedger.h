@@ -48,6 +48,7 @@ class KillLedger : public LedgerNotes {
   // The first thing that is wrong, in one line; empty: nothing. Everything that was in doubt must
   // have been asked for, and every timer must have had its time to run.
   std::string check() const {
+    if (!series_stored_twice().empty()) return series_stored_twice() + " was stored twice";
     for (const auto rule :
          {&KillLedger::receipts_are_as_promised, &KillLedger::doubts_have_one_truth,
           &KillLedger::runs_were_asked_for, &KillLedger::stored_timers_have_run,

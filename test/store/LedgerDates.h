@@ -170,8 +170,8 @@ class LedgerDates {
     return {};
   }
 
-  // So the last process, which ends all series, has found each one that no other cancel has found,
-  // and has run it.
+  // A series goes on until it is cancelled. The last process cancels all that are left, after it
+  // has run each of them.
   std::string only_a_cancel_ends_it(const Series& series) const {
     const Request& stored = *series.stored;
     if (stored.stored() == 0) return {};

@@ -139,6 +139,8 @@ class LedgerNotes {
   }
   // The requests that have stored series, by their names.
   const std::map<std::string, const Request*>& series() const { return series_; }
+  // A series that was stored twice, which is an error of the test.
+  const std::string& series_stored_twice() const { return twice_; }
   bool is_series(const std::string& name) const { return series_.count(name) != 0; }
   // When the run with that fence of the name has ended; INT64_MAX if it has not.
   int64_t end_us(const std::string& name, uint64_t fence) const {
@@ -234,8 +236,8 @@ class LedgerNotes {
       in >> request.what >> request.name >> request.due_us >> request.period_us >> request.missed;
       request.process = processes_;
       request.is_after_loss = is_after_loss_;
-      if (request.period_us != 0) {
-        series_[request.name] = &request;
+      if (request.period_us != 0 && !series_.emplace(request.name, &request).second) {
+        twice_ = request.name;
       }
       return;
     }
@@ -254,6 +256,7 @@ class LedgerNotes {
   std::map<Id, Request> requests_;
   std::map<Timer, std::vector<Start>> starts_;
   std::map<std::string, const Request*> series_;
+  std::string twice_;
   std::map<std::pair<std::string, uint64_t>, int64_t> ends_;  // by names and fences
   const Rules rules_;
   LedgerEvents events_;

@@ -84,6 +84,16 @@ class LedgerOfLastingFaults : public LedgerOnDisk {
     }
     return true;
   }
+  // The same, but however they were answered.
+  bool are_answered(size_t more) {
+    for (size_t process = first_; process < ledger_.processes(); process++) {
+      const size_t enough = ledger_.answers("", process) + more;
+      if (!test_support::eventually([&] { return ledger_.answers("", process) >= enough; })) {
+        return false;
+      }
+    }
+    return true;
+  }
   // Waits until another request of each process was answered in one of these ways.
   bool are_refused(const std::vector<std::string>& ways) {
     for (size_t process = first_; process < ledger_.processes(); process++) {

@@ -59,7 +59,7 @@ inline bool says(test_support::SqliteChild& child, const std::string& line) {
 }
 
 inline std::string name_of_round(int64_t round) {
-  return "r" + std::to_string(round);
+  return "r" + std::to_string(round) + '-';  // so that 1 and 10 are not taken for 11 and 0
 }
 
 template <class PARAM>

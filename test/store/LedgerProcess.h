@@ -63,7 +63,7 @@
 namespace store_test {
 
 inline constexpr std::chrono::microseconds kLease = std::chrono::seconds(1);
-// So many answers are remembered for each process: fewer than one gets in some minutes.
+// So many answers are remembered for each process. One that runs for some minutes gets more.
 inline constexpr size_t kRemembered = 100'000;
 
 // The clock of the store: of the system, for a file as for a server on this machine.
@@ -165,6 +165,9 @@ class Begun {
 inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullptr) {
   WFStoreHandlerOptions options;
   options.max_attempts = 0;
+  // A run whose scope has ended is retried. That is to come later than the lease that it wrote
+  // down.
+  options.retry_delay = 2 * kLease;
   const auto run = [&notes, begun](WFStoredTimer* timer) {
     // In this order: a lease that has not ended ends at their sum or later.
     const int64_t now = now_us();
@@ -213,6 +216,9 @@ inline std::unique_ptr<const Dial> dial_of(const std::string& fault) {
 class Asker {
  public:
   Asker(WFTimerStore& store, const Notes& notes) : store_(store), notes_(notes) {}
+  ~Asker() { wait(); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
 
   void schedule(const std::string& name, int64_t due_us, WFTimerPolicy policy = WF_TIMER_APPEND) {
     store({name, date(due_us), "kind", "", policy}, due_us, "");
@@ -320,7 +326,8 @@ class Worker {
     } else if (kind == 0) {
       const uint64_t number = series_ - 1 - random_.below(std::min<uint64_t>(series_, 5));
       const std::string name = series_name(some_process(), number);
-      // Not often: a process that is refused most things asks for many before a date has come.
+      // Not often: a process whose requests are mostly refused makes many in a short time, and its
+      // series would be gone before their first date.
       if (random_.one_in(4)) {
         asker_.cancel(name);
       } else if (has_each(number)) {

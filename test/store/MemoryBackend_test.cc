@@ -188,9 +188,7 @@ TEST_F(MemoryBackend, NobodyIsToldAfterItHasClosed) {
   scheduler.join();
 }
 
-// Two workers and a canceller of one store, in an order that the seed decides: each timer is
-// either claimed once or cancelled.
-// It cannot know whether the session is a new one.
+// The store cannot know whether it is a new session.
 TEST_F(MemoryBackend, ASessionThatWasDroppedAndComesBackDeniesNothingThatItHasAsked) {
   const auto backend = open("sessions");
   ask(*backend, schedule_request(0), {1, 1});
@@ -212,6 +210,8 @@ TEST_F(MemoryBackend, ASessionThatWasDroppedAndComesBackDeniesNothingThatItHasAs
   EXPECT_EQ(failure_.error, 0);
 }
 
+// Two workers and a canceller of one store, in an order that the seed decides: each timer is
+// either claimed once or cancelled.
 TEST_F(MemoryBackend, SimulationHasStoresOfItsOwnAndSchedulesTheirLocks) {
   const auto outside = open("simulated");
   ask(*outside, schedule_request(0));

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/Eventually.h"
 #include "support/Program.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
@@ -98,7 +99,7 @@ class SmallDisk {
 };
 
 // A file system that the system makes read-only when it finds an error: ext4, in a file. Needs
-// root, and devices for that. It has no journal: with one, a sync that is under way when the
+// root and loop devices. It has no journal: with one, a sync that is under way when the
 // journal is aborted may succeed although what it was to sync is gone (seen in Linux 6.18).
 class BreakableDisk {
  public:
@@ -136,7 +137,11 @@ class BreakableDisk {
   }
   // Mounts it anew, which works again. No process may use it meanwhile.
   bool repair() {
-    error_ = ::umount2(directory().c_str(), 0) == 0 ? "" : std::strerror(errno);
+    // The system may still let go of files of processes that have ended.
+    test_support::eventually([this] {
+      error_ = ::umount2(directory().c_str(), 0) == 0 ? "" : std::strerror(errno);
+      return error_.empty() || errno != EBUSY;
+    });
     if (error_.empty()) {
       mount();
     }

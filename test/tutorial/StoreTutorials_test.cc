@@ -292,7 +292,7 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   // The end of the lease, which may have been extended.
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::system_clock::now().time_since_epoch());
-  const std::chrono::microseconds wake(std::stoll(column("wake", "calm")));
+  const std::chrono::microseconds wake(std::atoll(column("wake", "calm").c_str()));
   EXPECT_GT(wake, now);
   EXPECT_LE(wake, now + std::chrono::seconds(30) + std::chrono::seconds(60));
 
@@ -308,6 +308,7 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   }
   EXPECT_EQ(column("state", "failed"), "3\n");
   end.done();
+  EXPECT_TRUE(store->close(test_support::kPatience));  // the handlers use `end`
 }
 
 // What docs/store.md says about looking into a server.
