@@ -335,6 +335,11 @@ TEST_F(KillLedgerSeries, ADateThatRunsTwiceIsFound) {
   // It was moved back before the run had written that it has begun, or before its date had come.
   const std::string while_it_ran = "? 3 5 reschedule y 240\n! 3 5 250 file ok 0 after_run:45:1,\n";
   EXPECT_EQ(check("s y 45 350 350", while_it_ran + "s y 46 250 350"), "");
+  // It was moved while an earlier run was under way, which is repeated for the latest date.
+  const std::string earlier = "? 3 5 reschedule y 240\n! 3 5 245 file ok 0 after_run:45:1,\n";
+  EXPECT_EQ(check("s y 45 350 350", earlier + "s y 46 250 350"), "");
+  EXPECT_EQ(check("s y 45 350 350", earlier + "s y 45 250 350"),
+            "y has run twice for the date 250");
   const std::string before = "? 3 5 reschedule y 240\n! 3 5 249 file ok 0 won:45:0,\n";
   EXPECT_EQ(check("s y 45 350 350", before + "s y 45 250 350"), "y has run twice for the date 250");
 }

@@ -91,7 +91,7 @@ class LedgerDates {
   static std::string text_of_date(int64_t due_us) { return " the date " + std::to_string(due_us); }
 
   // Another run for the same date begins only if the one before has asked for that, or has lost its
-  // lease, or if the series was moved back to that date or an earlier one.
+  // lease, or if the series was moved back to that date or an earlier one, or while it ran.
   std::string dates_have_one_run(const Series& series) const {
     if (notes_.rules().undoes_runs) return {};
     std::map<int64_t, const Start*> last;  // of those that had a lease
@@ -101,7 +101,8 @@ class LedgerDates {
       const auto before = last.find(start.due_us);
       if (before != last.end() && before->second->again != 1 &&
           !notes_.may_have_lost_lease(*before->second, start) &&
-          !may_be_moved_back(series, *before->second)) {
+          !may_be_moved_back(series, *before->second) &&
+          !is_of_successor(series, *before->second, start)) {
         return " has run twice for" + text_of_date(start.due_us);
       }
       if (start.left_us > 0) {
@@ -119,6 +120,21 @@ class LedgerDates {
                                 (!move->is_answered() ||
                                  notes_.events().clock_at(move->told_us).second >= start.due_us);
                        });
+  }
+
+  // A timer that was moved while it ran has a successor for the new time. If its run has to be
+  // repeated later than that, both run for the latest date that has come by then.
+  static bool is_of_successor(const Series& series, const Start& before, const Start& start) {
+    return start.timer != before.timer &&
+           std::any_of(series.moves.begin(), series.moves.end(), [&](const Request* move) {
+             const auto answers = move->answers();
+             return move->due_us <= start.due_us &&
+                    std::any_of(answers.begin(), answers.end(),
+                                [&before](const LedgerNotes::Answer& answer) {
+                                  return answer.verdict == "after_run" &&
+                                         answer.timer == before.timer;
+                                });
+           });
   }
 
   // If each missed date counts, there is a run for each date until the last one that has a run.
