@@ -206,7 +206,7 @@ std::string message_of_pointers() {
   return message;
 }
 
-TEST(DnsMessage, ABigMessageHoldsNobodyUp) {
+TEST(DnsMessageTime, ABigMessageHoldsNobodyUp) {
   for (const int type : {kDnsCname, kDnsA, 0}) {
     const std::string message = type == 0 ? message_of_pointers() : expensive_message(type);
     int64_t best_ns = workflow::kNever;
