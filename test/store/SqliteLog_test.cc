@@ -21,8 +21,10 @@ constexpr int64_t kLogBytes = 8 * kMiB;
 // The log has most of its promised size plus what one of our groups adds.
 constexpr uintmax_t kMaxLog = 13 * kMiB;
 
-workflow::SqliteSettings small_log() {
+// `vfs`: see SqliteSettings::base_vfs.
+workflow::SqliteSettings small_log(const char* vfs = nullptr) {
   workflow::SqliteSettings settings;
+  settings.base_vfs = vfs;
   settings.log_bytes = kLogBytes;
   return settings;
 }
@@ -100,9 +102,8 @@ TEST(SqliteLog, WhatIsCopiedIsSyncedAtOnce) {
   const FastDir directory;
   const std::string path = directory.path("timers");
   FaultVfs vfs;
-  workflow::SqliteSettings settings = small_log();
-  settings.base_vfs = vfs.name();
-  const auto backend = open_backend(path, options_of(workflow::system_clock()), settings);
+  const auto backend =
+      open_backend(path, options_of(workflow::system_clock()), small_log(vfs.name()));
   ASSERT_TRUE(backend);
   // Too little to be copied yet. What comes after the beginning of a reader cannot be copied.
   workflow::ScheduleRequest request = schedule("tea", workflow::kNeverUs);
@@ -126,9 +127,8 @@ TEST_P(SqliteLogCopies, CommitsGoOnWhileTheLogIsCopied) {
   const FastDir directory;
   const std::string path = directory.path("timers");
   FaultVfs vfs;
-  workflow::SqliteSettings settings = small_log();
-  settings.base_vfs = vfs.name();
-  const auto backend = open_backend(path, options_of(workflow::system_clock()), settings);
+  const auto backend =
+      open_backend(path, options_of(workflow::system_clock()), small_log(vfs.name()));
   ASSERT_TRUE(backend);
   vfs.hold(path);
   uint64_t timers = 0;
