@@ -121,7 +121,7 @@ MemoryAnswers::Session& MemoryAnswers::session(const WFStoreRequestId& request) 
   }
   Session& session = sessions_[request.session];
   if (is_new && sessions_dropped_) {
-    session.newest_forgotten = request.number - 1;
+    session.newest_forgotten = std::max<uint64_t>(request.number, 1) - 1;
   }
   session.used = ++uses_;
   return session;

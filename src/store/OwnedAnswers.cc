@@ -42,7 +42,8 @@ void OwnedAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&&
   know(id.session);
   Session& session = sessions_.at(id.session);
   if (is_new && has_dropped_) {
-    session.forgotten = id.number - 1;  // its answers may have been dropped with it
+    // Its answers may have been dropped with it. A question may be for number 0.
+    session.forgotten = std::max<uint64_t>(id.number, 1) - 1;
   }
   const auto place =
       session.answers.try_emplace(session.answers.end(), id.number, id.session, id.number);
