@@ -205,8 +205,14 @@ void WaitingTask::complete_all(RunnableList& tasks) {
 }
 
 void WaitingTask::complete_elsewhere() {
+  RunnableList posted;
+  complete_elsewhere(posted);
+  Runtime::current().handlers().post(posted);
+}
+
+void WaitingTask::complete_elsewhere(RunnableList& posted) {
   if (leave_lists()) {
-    Runtime::current().handlers().post(this);
+    posted.push_back(this);
   }
 }
 

@@ -43,7 +43,7 @@ bool StoreCall::withdraw() {
   return taken_;
 }
 
-void StoreCall::answer(WFStoreResult&& result, bool in_doubt) {
+void StoreCall::answer(WFStoreResult&& result, bool in_doubt, RunnableList& posted) {
   StoreTask* task = nullptr;
   StoreWaiter* waiter = nullptr;
   {
@@ -60,7 +60,7 @@ void StoreCall::answer(WFStoreResult&& result, bool in_doubt) {
   if (waiter) {
     waiter->answer(std::move(result));
   } else if (task) {
-    task->finish(std::move(result));
+    task->finish(std::move(result), posted);
   }
 }
 

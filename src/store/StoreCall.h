@@ -6,6 +6,7 @@
 #include "store/StoreRequest.h"
 #include "util/Mutex.h"
 #include "workflow/WFTimerStore.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 
@@ -55,8 +56,10 @@ class StoreCall {
   bool take();
   // The task has ended for another reason. Returns whether the store may have seen the request.
   bool withdraw();
-  // Gives the result to the task or thread that waits. `in_doubt`: its only answer is kInDoubt.
-  void answer(WFStoreResult&& result, bool in_doubt);
+  // Gives the result to the task or thread that waits. `in_doubt`: its only answer is kInDoubt. A
+  // task that ends thereby is appended to the list, and whoever has the list posts it to the
+  // handlers.
+  void answer(WFStoreResult&& result, bool in_doubt, RunnableList& posted);
   // Makes kInDoubt the only answer of the result, without memory. For the thread that ends the
   // call.
   void put_in_doubt(WFStoreResult& result);

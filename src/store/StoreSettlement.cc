@@ -53,17 +53,51 @@ class StoreSettlement::MissedReport final : public Runnable {
   const WFStoreInfo info_;
 };
 
+// What is to be posted to the handlers. Its end posts what is left.
+class StoreSettlement::Posts {
+ public:
+  explicit Posts(Runtime& runtime) : runtime_(runtime) {}
+  ~Posts() { runtime_.handlers().post(waiting_); }
+  Posts(const Posts&) = delete;
+  Posts& operator=(const Posts&) = delete;
+
+  void add(Runnable* item) {
+    waiting_.push_back(item);
+    post_if_many();
+  }
+  void add(StoreCall& call, WFStoreResult&& result, bool in_doubt) {
+    call.answer(std::move(result), in_doubt, waiting_);
+    post_if_many();
+  }
+
+ private:
+  void post_if_many() {
+    if (waiting_.size() >= kPosts) {
+      runtime_.handlers().post(waiting_);
+    }
+  }
+
+  Runtime& runtime_;
+  RunnableList waiting_;
+};
+
 void StoreSettlement::settle(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner) {
+  Posts posts(runtime_);
   settle_finishes(group, *owner);
   settle_extend(group);
   for (const std::shared_ptr<StoreCall>& call : group.calls) {
-    answer(*call);
+    answer(*call, posts);
   }
-  settle_claim(group, owner);
+  settle_claim(group, owner, posts);
   settle_look(group);
 }
 
 void StoreSettlement::answer(StoreCall& call) {
+  Posts posts(runtime_);
+  answer(call, posts);
+}
+
+void StoreSettlement::answer(StoreCall& call, Posts& posts) {
   counters_.request.add(monotonic_now_ns() - call.submitted_ns);
   const bool was_answered = call.request.failure.error == 0;
   const bool may_be_done = was_answered || call.request.failure.in_doubt;
@@ -80,7 +114,7 @@ void StoreSettlement::answer(StoreCall& call) {
     result.error = ENOMEM;
     is_in_doubt = may_be_done && StoreTask::can_be_in_doubt(call.request);
   }
-  call.answer(std::move(result), is_in_doubt);
+  posts.add(call, std::move(result), is_in_doubt);
 }
 
 void StoreSettlement::note_answer(const StoreRequest& request) {
@@ -160,7 +194,8 @@ void StoreSettlement::lose_leases() {
   StoreRuns::tell(notices, runtime_);
 }
 
-void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner) {
+void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner,
+                                   Posts& posts) {
   if (!group.claim || group.claim->failure.error != 0) return;
   auto& claim = std::get<ClaimRequest>(group.claim->what);
   alarms_.next_claim_is(claim.next_us);
@@ -175,7 +210,7 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
     }
     try {
       // Its leases begin with a claim.
-      begin_run(claimed, claimed.lease_end_us - claim.lease_us, owner);
+      begin_run(claimed, claimed.lease_end_us - claim.lease_us, owner, posts);
     } catch (const std::bad_alloc&) {
       // It is taken again when its lease has ended.
       counters_.lost.fetch_add(1, std::memory_order_relaxed);
@@ -184,7 +219,7 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
 }
 
 void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed, int64_t claimed_us,
-                                const std::shared_ptr<StoreRunOwner>& owner) {
+                                const std::shared_ptr<StoreRunOwner>& owner, Posts& posts) {
   const int64_t now_us = backend_.now_us();
   const std::shared_ptr<StoreHandler> handler = runs_.handler_of(claimed.spec.kind);
   const auto repeat = StoreRepeat::parse(claimed.spec.repeat);
@@ -209,16 +244,17 @@ void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed, int64_t claimed_
   const unsigned max_attempts = handler->options.max_attempts;
   if (claimed.spec.skip_after_us >= 0 && late_us > claimed.spec.skip_after_us &&
       claimed.attempts == 1) {
-    report_missed(run, std::move(info), owner);
+    report_missed(run, std::move(info), owner, posts);
   } else if (max_attempts > 0 && claimed.attempts > max_attempts) {
     owner->run_left_out(run, FinishRequest::How::kFailed, StoreRun::kAttemptsUsedUp);
   } else {
-    call_handler(run, std::move(info), late_us, owner);
+    call_handler(run, std::move(info), late_us, owner, posts);
   }
 }
 
 void StoreSettlement::call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info,
-                                   int64_t late_us, const std::shared_ptr<StoreRunOwner>& owner) {
+                                   int64_t late_us, const std::shared_ptr<StoreRunOwner>& owner,
+                                   Posts& posts) {
   StoredTimerTask* task = nullptr;
   Runnable* first = nullptr;
   try {
@@ -237,17 +273,17 @@ void StoreSettlement::call_handler(const std::shared_ptr<StoreRun>& run, WFStore
   if (run->attempts == 1) {
     counters_.lateness.add(late_us * 1000);
   }
-  runtime_.handlers().post(first);
+  posts.add(first);
 }
 
 void StoreSettlement::report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info,
-                                    const std::shared_ptr<StoreRunOwner>& owner) {
+                                    const std::shared_ptr<StoreRunOwner>& owner, Posts& posts) {
   MissedReport* report = nullptr;
   if (run->handler->options.on_missed) {
     report = new (std::nothrow) MissedReport(owner, run, std::move(info));
   }
   if (report) {
-    runtime_.handlers().post(report);
+    posts.add(report);
   } else {
     owner->run_left_out(run, FinishRequest::How::kMissed, {});
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,7 +27,10 @@ namespace workflow {
 // 3. Each timer that was claimed begins a run: its handler is called, or it ends at once because
 //    it is too late or has no attempts left. There is no run, and the timer is taken again after
 //    its lease, if the lease is over already or memory has run out.
-// 4. User code is posted to the handlers of the runtime, and never called.
+// 4. User code is posted to the handlers of the runtime, and never called. What a group ends or
+//    begins is posted together, because a handler that sleeps costs more to wake than most
+//    callbacks take. More than kPosts items are posted in pieces, so that the first need not wait
+//    for the last.
 // 5. settle() throws std::bad_alloc when memory runs out. Everything that it has made known by then
 //    stays so: what was answered or settled must not be settled again.
 //
@@ -54,11 +58,15 @@ class StoreSettlement {
   void lose_leases();
 
  private:
+  static constexpr size_t kPosts = 64;
+
   class MissedReport;
+  class Posts;
 
   void settle_finishes(StoreGroup& group, StoreRunOwner& owner);
   void settle_extend(const StoreGroup& group);
-  void settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner);
+  void answer(StoreCall& call, Posts& posts);
+  void settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner, Posts& posts);
   void settle_look(const StoreGroup& group);
   StoreCounters::Count& counter_of(FinishRequest::How how);
   // What an answer to a user's request means for this process.
@@ -66,11 +74,11 @@ class StoreSettlement {
   void tell_cancelled(const WFStoreAnswer& answer);
   // `claimed_us` is when the store has made the claim.
   void begin_run(ClaimRequest::Claimed& claimed, int64_t claimed_us,
-                 const std::shared_ptr<StoreRunOwner>& owner);
+                 const std::shared_ptr<StoreRunOwner>& owner, Posts& posts);
   void call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info, int64_t late_us,
-                    const std::shared_ptr<StoreRunOwner>& owner);
+                    const std::shared_ptr<StoreRunOwner>& owner, Posts& posts);
   void report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info,
-                     const std::shared_ptr<StoreRunOwner>& owner);
+                     const std::shared_ptr<StoreRunOwner>& owner, Posts& posts);
 
   Runtime& runtime_;
   StoreBackend& backend_;

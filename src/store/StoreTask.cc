@@ -124,12 +124,12 @@ void StoreTask::leave_waiting() {
   }
 }
 
-void StoreTask::finish(WFStoreResult&& result) {
+void StoreTask::finish(WFStoreResult&& result, RunnableList& posted) {
   result_ = std::move(result);
   state = result_.state;
   error = result_.error;
   if (publish()) {
-    complete_elsewhere();
+    complete_elsewhere(posted);
   }
 }
 
