@@ -126,8 +126,8 @@ bool SqliteFile::exists() const {
 }
 
 bool SqliteFile::has_log() const {
-  struct stat status = {};
-  return ::stat(log_path_.c_str(), &status) == 0 && status.st_size > 0;
+  FileStatus log;
+  return log.read(log_path_) == 0 && log.bytes > 0;
 }
 
 int SqliteFile::check_links(std::string* message) const {
@@ -231,12 +231,11 @@ int SqliteFile::check_header(std::string* message) const {
 
 int SqliteFile::open(std::string* message) {
   if (const int error = check_header(message)) return error;
-  struct stat status = {};
-  if (::stat(path_.c_str(), &status) != 0) return errno_message(path_, message);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
+  if (const int error = file_.read(path_)) {
+    return say(error, path_ + ": " + std::strerror(error), message);
+  }
   log_bytes_ = 0;
-  log_inode_ = 0;
+  log_ = {};
   for (SqliteConnection* connection : {&connection_, &checkpoints_}) {
     if (const int error = open_connection(*connection, message)) {
       close();
@@ -251,9 +250,7 @@ int SqliteFile::open(std::string* message) {
     connection_.note(SQLITE_CORRUPT);
   }
   checkpoints_.number("PRAGMA schema_version");  // opens the log, as the above has done
-  if (::stat(log_path_.c_str(), &status) == 0) {
-    log_inode_ = status.st_ino;
-  }
+  log_.read(log_path_);                          // is_same() finds out if it is not there
   StoreFailure replaced;
   int error = 0;
   if (connection_.code() != SQLITE_OK || checkpoints_.code() != SQLITE_OK) {
@@ -284,7 +281,7 @@ int SqliteFile::open_connection(SqliteConnection& connection, std::string* messa
 void SqliteFile::close() {
   checkpoints_.close();
   connection_.close();
-  log_inode_ = 0;
+  log_ = {};
 }
 
 void SqliteFile::set_copies_on_close(bool copies) {
@@ -328,19 +325,19 @@ int64_t SqliteFile::growth() {
 }
 
 bool SqliteFile::is_same(StoreFailure* failure) const {
-  struct stat status = {};
-  if (::stat(path_.c_str(), &status) != 0) {
-    failure->error = errno;
+  FileStatus found;
+  if (const int error = found.read(path_)) {
+    failure->error = error;
     failure->message =
-        errno == ENOENT ? path_ + ": the file was deleted" : path_ + ": " + std::strerror(errno);
+        path_ + ": " + (error == ENOENT ? "the file was deleted" : std::strerror(error));
     return false;
   }
-  if (status.st_dev != device_ || status.st_ino != inode_) {
+  if (!found.is_same_file(file_)) {
     failure->error = ESTALE;
     failure->message = path_ + ": the file was replaced";
     return false;
   }
-  if (::stat(log_path_.c_str(), &status) != 0 || status.st_ino != log_inode_) {
+  if (found.read(log_path_) != 0 || !found.is_same_file(log_)) {
     failure->error = ESTALE;
     failure->message = log_path_ + ": the log was deleted or replaced";
     return false;
@@ -349,10 +346,9 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
 }
 
 bool SqliteFile::save_lost_log() {
-  struct stat status = {};
-  const bool is_lost = log_inode_ != 0 && ::stat(log_path_.c_str(), &status) != 0 &&
-                       errno == ENOENT && ::stat(path_.c_str(), &status) == 0 &&
-                       status.st_dev == device_ && status.st_ino == inode_;
+  FileStatus found;
+  const bool is_lost = log_.inode != 0 && found.read(log_path_) == ENOENT &&
+                       found.read(path_) == 0 && found.is_same_file(file_);
   if (!is_lost) return false;
   // Waits for the process that is committing just now; others notice the loss before they commit.
   // And for those that read or copy: whoever reads what is in the old log makes the next commit go

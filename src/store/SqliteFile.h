@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "store/FileStatus.h"
 #include "store/SqliteConnection.h"
 #include "store/SqliteSchema.h"
 #include "store/StoreRequest.h"
@@ -85,7 +86,7 @@ class SqliteFile {
   // `failure`.
   bool is_same(StoreFailure* failure) const;
   // Which file was opened, whatever its name is now.
-  std::pair<dev_t, ino_t> id() const { return {device_, inode_}; }
+  std::pair<dev_t, ino_t> id() const { return {file_.device, file_.inode}; }
   // If somebody has deleted the log while it was open, and nothing is in its place, copies it into
   // the file, as long as there is a process that has it open. Whoever opens the store next makes a
   // new log. Returns whether the log was deleted. Not to be called in a transaction.
@@ -119,9 +120,8 @@ class SqliteFile {
   const SqliteLayout layout_;
   SqliteConnection connection_;
   SqliteConnection checkpoints_;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
-  ino_t log_inode_ = 0;  // 0: it is not open
+  FileStatus file_;
+  FileStatus log_;  // an inode of 0: it is not open
   int64_t log_bytes_ = 0;
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "store/FileStatus.h"
 #include "util/Thread.h"
 #include "util/Time.h"
 
@@ -54,19 +54,16 @@ int SqliteQueue::open(const std::string& path, std::string* message, int patienc
     close();
     return error;
   }
-  int error = 0;
-  struct stat status = {};
-  if (::fstat(file_.get(), &status) != 0) {
-    error = errno;
-  }
-  if (error == 0 && status.st_size == 0) {
+  FileStatus status;
+  int error = status.read(file_.get());
+  if (error == 0 && status.bytes == 0) {
     // A hole in a mapped file would need a block when it is written, and end us if there is none.
     error = ::posix_fallocate(file_.get(), 0, kBytes);
     if (error == 0 && ::fsync(file_.get()) != 0) {
       error = errno;
     }
   }
-  if (error == 0 && status.st_size != 0 && status.st_size < kBytes) {
+  if (error == 0 && status.bytes != 0 && status.bytes < kBytes) {
     *message = path + ": damaged";
     close();
     return EILSEQ;
@@ -103,15 +100,14 @@ void SqliteQueue::close() {
 }
 
 bool SqliteQueue::is_whole() const {
-  struct stat status = {};
-  return ::fstat(file_.get(), &status) == 0 && status.st_size >= kBytes;
+  FileStatus status;
+  return status.read(file_.get()) == 0 && status.bytes >= kBytes;
 }
 
 bool SqliteQueue::is_same() const {
-  struct stat opened = {};
-  struct stat found = {};
-  return ::fstat(file_.get(), &opened) == 0 && ::stat(path_.c_str(), &found) == 0 &&
-         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+  FileStatus opened;
+  FileStatus found;
+  return opened.read(file_.get()) == 0 && found.read(path_) == 0 && found.is_same_file(opened);
 }
 
 int SqliteQueue::lock(int type, int64_t byte) const {
