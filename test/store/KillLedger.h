@@ -129,12 +129,13 @@ class KillLedger : public LedgerNotes {
     return {};
   }
 
-  // Whether the session has sent so many requests since that one.
+  // Whether the session has sent so many requests since that one, or all sessions together may
+  // have.
   bool may_be_forgotten(const Id& id) const {
     const auto& all = all_requests();
     const auto later =
         std::distance(all.upper_bound(id), all.upper_bound(Id(id.first, UINT64_MAX)));
-    return static_cast<size_t>(later) >= rules().remembered;
+    return static_cast<size_t>(later) >= rules().remembered || all.size() / 4 >= rules().remembered;
   }
 
   // Whoever asks, and however often, is told the same; and what was told at once stays true.

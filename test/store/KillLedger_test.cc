@@ -105,6 +105,15 @@ TEST(KillLedger, OnlyWhatBecameOfOldRequestsMayBeForgotten) {
   EXPECT_EQ(check(text, rules), "");
   rules.remembered = 9;
   EXPECT_EQ(check(text, rules), "schedule of b cannot be asked for: refused 61");
+  // All sessions together have four times as many.
+  std::string others;
+  for (int i = 0; i < 25; i++) {
+    others += "? 3 " + std::to_string(i) + " cancel x\n! 3 " + std::to_string(i) +
+              " 50 file ok 0 unknown:0:0,\n";
+  }
+  EXPECT_EQ(check(text + others, rules), "");
+  rules.remembered = 10;
+  EXPECT_EQ(check(text + others, rules), "schedule of b cannot be asked for: refused 61");
 }
 
 TEST(KillLedger, TwoLeasesAtATimeAreFound) {
@@ -269,13 +278,18 @@ const std::string kEach =
     "? 3 1 schedule x 100 50 each\n"
     "! 3 1 50 file ok 40 \n"
     "s x 40 100 100 50 1000 0\n"
+    "d x 40 120 50\n"
     "s x 40 150 151 51 1000 2\n"
+    "d x 40 155 51\n"
     "s x 41 200 200 52 1000 1\n"
+    "d x 41 205 52\n"
     "s x 41 200 210 53 1000 0\n"
+    "d x 41 215 53\n"
     "? 3 2 retry_failed x\n"
     "! 3 2 220 file ok 1 \n"
     "s x 40 215 221 54 1000 0\n"
     "s x 41 250 250 55 1000 0\n"
+    "d x 41 258 55\n"
     "? 3 3 cancel x\n"
     "! 3 3 260 file ok 0 running:41:1,\n";
 // One of which dates are left out, and which the last process ends.
@@ -283,7 +297,9 @@ const std::string kLatest =
     "? 3 4 schedule y 100 50 latest\n"
     "! 3 4 50 file ok 45 \n"
     "s y 45 100 100 56 1000 0\n"
-    "s y 45 250 251 57 1000 0\n";
+    "d y 45 101 56\n"
+    "s y 45 250 251 57 1000 0\n"
+    "d y 45 260 57\n";
 const std::string kEnd =
     "e\n"
     "s y 45 350 350 60 1000 0\n"
@@ -344,14 +360,47 @@ TEST_F(KillLedgerSeries, ADateThatRunsTwiceIsFound) {
   EXPECT_EQ(check("s y 45 350 350", before + "s y 45 250 350"), "y has run twice for the date 250");
 }
 
+TEST_F(KillLedgerSeries, ADateThatRunsDuringAnotherOneIsFound) {
+  EXPECT_EQ(check("d y 45 101 56\n", ""),
+            "y has run for the date 250 during the run for the date 100");
+  EXPECT_EQ(check("d y 45 101", "d y 45 252"),
+            "y has run for the date 250 during the run for the date 100");
+  EXPECT_EQ(check("d y 45 101", "d y 45 251"), "");
+  EXPECT_EQ(check("s y 45 100 100 56 1000 0\nd y 45 101 56\n", "s y 45 100 100 56 151 0\n"), "");
+  EXPECT_EQ(check("s y 45 100 100 56 1000 0\nd y 45 101 56\n", "s y 45 100 100 56 152 0\n"),
+            "y has run for the date 250 during the run for the date 100");
+  // A run that asks for another one has to end, too.
+  EXPECT_EQ(check("d x 41 205 52\n", ""),
+            "x has run for the date 200 during the run for the date 200");
+}
+
+TEST_F(KillLedgerSeries, AMoveThatWasRefusedMovesNothing) {
+  const std::string twice = "s y 45 100 261";
+  const auto moved = [](const std::string& result) {
+    return "? 3 5 reschedule y 100\n! 3 5 240 file ok 0 " + result + ",\n";
+  };
+  EXPECT_EQ(check("s y 45 250 251", moved("won:45:0") + twice), "");
+  EXPECT_EQ(check("s y 45 250 251", moved("done:45:1") + twice),
+            "y has run twice for the date 100");
+  EXPECT_EQ(check("s y 45 250 251", moved("unknown:0:0") + twice),
+            "y has run twice for the date 100");
+  EXPECT_EQ(check("s y 45 250 251", "? 3 5 reschedule y 100\n! 3 5 240 - refused 16\n" + twice),
+            "y has run twice for the date 100");
+  const std::string asked = "a 3 5 ok 0 won:45:0,\n";
+  EXPECT_EQ(check("s y 45 250 251", "? 3 5 reschedule y 100\n" + asked + asked + twice), "");
+}
+
 TEST_F(KillLedgerSeries, ADateThatIsLeftOutIsFound) {
   EXPECT_EQ(check("s x 40 100 100 50 1000 0\n", ""), "x has left out the date 100");
+  // Nothing was moved.
+  const std::string unknown = "? 3 5 reschedule x 70\n! 3 5 80 file ok 0 unknown:0:0,\n";
+  EXPECT_EQ(check("s x 40 100 100 50 1000 0\n", unknown), "x has left out the date 100");
   EXPECT_EQ(check("50 each", "25 each"), "x has left out the date 125");
 }
 
 TEST_F(KillLedgerSeries, ASeriesThatGoesOnAfterACancelIsFound) {
   const std::string cancel = "? 3 3 cancel x\n";
-  const std::string one = "s x 41 300 300 58 1000 0\n";
+  const std::string one = "s x 41 300 300 58 1000 0\nd x 41 310 58\n";
   EXPECT_EQ(check(cancel, one + cancel), "");  // it began before the cancel, and says so late
   EXPECT_EQ(check(cancel, one + "s x 41 350 350 59 1000 0\n" + cancel),
             "x was cancelled, and 2 runs have begun after that");
@@ -424,6 +473,18 @@ TEST(KillLedgerPolicies, ATimerThatIsRefusedForNothingIsFound) {
             "z was refused, and nobody has the name");
 }
 
+TEST(KillLedgerPolicies, ANameThatIsNeverFreeAgainIsFound) {
+  const auto check_end = [](const std::string& answer) {
+    KillLedger ledger({});
+    ledger.read(kPolicies);
+    ledger.read("e\n? 4 1 keep x 10000\n! 4 1 400 " + answer +
+                "? 4 2 cancel x\n! 4 2 410 file ok 0 won:45:0,\n");
+    return ledger.check();
+  };
+  EXPECT_EQ(check_end("file ok 45 \n"), "");
+  EXPECT_EQ(check_end("- refused 17\n"), "x was refused in the end, and nobody has the name");
+}
+
 TEST(KillLedgerPolicies, ARunOfWhatWasReplacedIsFound) {
   EXPECT_EQ(check_policies("s y 43", "s y 42 300 300 54 1000 0\ns y 43"),
             "y (42) was replaced after 0 runs, and has had 1");
@@ -435,6 +496,15 @@ TEST(KillLedgerPolicies, ASuccessorThatDoesNotWaitIsFound) {
   EXPECT_EQ(check_policies("d y 43 330", "d y 43 331"), "y (44) has run before the end of y (43)");
   EXPECT_EQ(check_policies("d y 43 330 52\n", ""), "y (44) has run before the end of y (43)");
   EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n", ""), "y (44) was stored, and has not run");
+  // Another one is stored later, which ought to have found it.
+  EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n",
+                           "? 3 7 replace y 320\n! 3 7 350 file ok 45 done:43:1,\n"
+                           "s y 45 320 350 53 1000 0\n"),
+            "y (44) was stored, and has not run");
+  EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n",
+                           "? 3 7 replace y 320\n! 3 7 350 file ok 45 unknown:0:0,\n"
+                           "s y 45 320 350 53 1000 0\n"),
+            "y (44) was stored, and has not run");
   // Another one takes its place, of which no answer tells.
   EXPECT_EQ(check_policies("s y 44 320 330 53 1000 0\n",
                            "? 3 7 replace y 320\n! 3 7 317 file ok 45 after_run:43:1,\n"

@@ -23,7 +23,7 @@ class LedgerDates {
     for (const auto& [id, request] : notes.all_requests()) {
       if (!notes.is_series(request.name)) continue;
       Series& series = series_[request.name];
-      if (request.what == "reschedule") {
+      if (request.what == "reschedule" && may_have_moved(request)) {
         series.moves.push_back(&request);
       } else if (request.what == "cancel") {
         series.cancels.push_back(&request);
@@ -58,9 +58,9 @@ class LedgerDates {
   // The first thing that is wrong, as in KillLedger.
   std::string check() const {
     for (const auto& [name, series] : series_) {
-      for (const auto rule :
-           {&LedgerDates::dates_have_one_run, &LedgerDates::no_date_is_left_out,
-            &LedgerDates::a_cancel_ends_it, &LedgerDates::only_a_cancel_ends_it}) {
+      for (const auto rule : {&LedgerDates::dates_have_one_run, &LedgerDates::runs_have_one_lease,
+                              &LedgerDates::no_date_is_left_out, &LedgerDates::a_cancel_ends_it,
+                              &LedgerDates::only_a_cancel_ends_it}) {
         std::string wrong = (this->*rule)(series);
         if (!wrong.empty()) return name + wrong;
       }
@@ -84,6 +84,13 @@ class LedgerDates {
     std::vector<Run> runs;  // in the order of their fences
   };
 
+  // What was not answered may have moved something that is gone now.
+  static bool may_have_moved(const Request& move) {
+    const auto answers = move.answers();
+    return !move.is_answered() ||
+           std::any_of(answers.begin(), answers.end(),
+                       [](const LedgerNotes::Answer& answer) { return answer.has_found(); });
+  }
   static bool is_date(const Series& series, int64_t due_us) {
     return due_us >= series.stored->due_us &&
            (due_us - series.stored->due_us) % series.stored->period_us == 0;
@@ -135,6 +142,26 @@ class LedgerDates {
                                          answer.timer == before.timer;
                                 });
            });
+  }
+
+  // A run of a timer begins when the one before it, for whatever date, has ended or lost its lease.
+  std::string runs_have_one_lease(const Series& series) const {
+    if (notes_.rules().undoes_runs) return {};
+    const std::string& name = series.stored->name;
+    std::map<uint64_t, const Start*> last;  // of each timer, of those that had a lease
+    for (const Run& run : series.runs) {
+      const Start& start = *run.start;
+      const Start*& before = last[start.timer];
+      if (before != nullptr && notes_.end_us(name, before->fence) > start.now_us &&
+          !notes_.may_have_lost_lease(*before, start)) {
+        return " has run for" + text_of_date(start.due_us) + " during the run for" +
+               text_of_date(before->due_us);
+      }
+      if (start.left_us > 0) {
+        before = &start;
+      }
+    }
+    return {};
   }
 
   // If each missed date counts, there is a run for each date until the last one that has a run.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <istream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -23,9 +24,10 @@ namespace store_test {
 //   ! SESSION NUMBER NOW RECEIPT RESULT         when its answer is there
 //   a SESSION NUMBER RESULT                     another process has asked what became of it
 //   s NAME TIMER DUE NOW FENCE LEFT AGAIN       a run begins; before anything else that it does
-//   d NAME TIMER NOW FENCE                      it ends: written for names that have one timer
+//   d NAME TIMER NOW FENCE                      it ends: of series, and names that have one timer
 //   f                                           a fault of the process has happened
-//   e                                           the process runs all that is left, and ends series
+//   e                                           the process runs all that is left, and ends series;
+//                                               then it keeps a timer for each name that was kept
 //   l LOSS KEPT                                 what was stored was lost: see LedgerEvents.h
 //   c BEFORE AFTER AHEAD                        the clock of the store was set: see there, too
 //
@@ -56,8 +58,9 @@ class LedgerNotes {
     // Faults may undo requests whose answers have another receipt than `receipt`.
     bool undoes_other_receipts = false;
     int64_t lease_us = 0;  // how long a lease lasts; needed with undoes_runs
-    // A session is told what became of its last requests, so many of them. What became of earlier
-    // ones may be forgotten, and then it is told that.
+    // A session is told what became of its last requests, so many of them, and all sessions of
+    // their last four times as many. What became of earlier ones may be forgotten, and then they
+    // are told that.
     size_t remembered = SIZE_MAX;
   };
 
@@ -132,6 +135,16 @@ class LedgerNotes {
   const LedgerEvents& events() const { return events_; }
   const std::map<Id, Request>& all_requests() const { return requests_; }
   const std::map<Timer, std::vector<Start>>& all_starts() const { return starts_; }
+  // The names for which there was such a request.
+  std::set<std::string> names_of(const std::string& what) const {
+    std::set<std::string> names;
+    for (const auto& [id, request] : requests_) {
+      if (request.what == what) {
+        names.insert(request.name);
+      }
+    }
+    return names;
+  }
   const std::vector<Start>& starts_of(const Timer& timer) const {
     static const std::vector<Start> none;
     const auto found = starts_.find(timer);

@@ -35,21 +35,25 @@ class LedgerPolicies {
   // Timers that others have replaced, perhaps before they could begin.
   std::set<Timer> replaced() const {
     std::set<Timer> timers;
-    std::map<std::string, uint64_t> last;
+    std::map<Timer, uint64_t> last;  // what was stored last by a replace that has found the timer
     for (const auto& [id, request] : notes_.all_requests()) {
       if (request.what != "replace") continue;
-      last[request.name] = std::max(last[request.name], request.number());
       for (const Answer& answer : request.answers()) {
+        if (!answer.has_found()) continue;
+        uint64_t& number = last[{request.name, answer.timer}];
+        number = std::max(number, request.number());
         if (answer.is_won()) {
           timers.insert({request.name, answer.timer});
         }
       }
     }
-    // No answer tells of those that waited for the end of a run.
+    // No answer tells of those that waited for the end of a run. Whoever replaces one of them has
+    // found that run, too.
     for (const auto& [id, request] : notes_.all_requests()) {
-      if (request.what != "replace" || request.number() == last[request.name]) continue;
+      if (request.what != "replace") continue;
       for (const Answer& answer : request.answers()) {
-        if (answer.verdict == "after_run") {
+        if (answer.verdict == "after_run" &&
+            request.number() < last[{request.name, answer.timer}]) {
           timers.insert({request.name, request.number()});
         }
       }
@@ -61,7 +65,8 @@ class LedgerPolicies {
   std::string check() const {
     for (const auto rule :
          {&LedgerPolicies::a_name_is_kept_for_one,
-          &LedgerPolicies::somebody_has_a_name_that_is_kept, &LedgerPolicies::a_successor_waits,
+          &LedgerPolicies::somebody_has_a_name_that_is_kept,
+          &LedgerPolicies::names_are_free_in_the_end, &LedgerPolicies::a_successor_waits,
           &LedgerPolicies::what_is_retried_has_failed}) {
       std::string wrong = (this->*rule)();
       if (!wrong.empty()) return wrong;
@@ -113,6 +118,16 @@ class LedgerPolicies {
       if (request.what == "keep" && request.result == LedgerNotes::kExists &&
           others[request.name] == 0) {
         return request.name + " was refused, and nobody has the name";
+      }
+    }
+    return {};
+  }
+
+  // The last process keeps a timer for each name, when nothing is left.
+  std::string names_are_free_in_the_end() const {
+    for (const auto& [id, request] : notes_.all_requests()) {
+      if (request.what == "keep" && notes_.is_last(request.process) && request.stored() == 0) {
+        return request.name + " was refused in the end, and nobody has the name";
       }
     }
     return {};

@@ -24,6 +24,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "store/Dial.h"
 #include "store/LedgerDisk.h"
@@ -43,13 +44,16 @@
 //
 //   LEDGER_PART    work: ask for things and run timers until it is killed
 //                  fill: store overdue timers, and run none
-//                  finish: run whatever is left, with what has failed, and end the series
+//                  finish: run whatever is left, with what has failed, and end the series; then
+//                  keep
+//                          a timer for each name of LEDGER_KEPT, and cancel it
 //                  settle: ask for each request of the list
 //   LEDGER_URL     the store
 //   LEDGER_NOTES   the file for what it writes down
 //   LEDGER_NAME    how the names of its own timers begin
 //   LEDGER_OTHER   how other names begin whose timers it cancels or moves
 //   LEDGER_LIST    settle: a file with the requests
+//   LEDGER_KEPT    finish: a file with names
 //   LEDGER_COUNT   fill: how many timers
 //   LEDGER_SERIES  "latest" if no series has a run for each date that was missed
 //   LEDGER_RATE    how many overdue timers may begin in a second
@@ -174,6 +178,7 @@ inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullp
     const int64_t left = timer->lease_left().count();
     const bool retries = timer->attempt() == 1 && timer->timer() % 8 == 0;
     const bool is_only = timer->name().compare(0, kOnly.size(), kOnly) == 0;
+    const bool is_series = timer->name().compare(0, kSeries.size(), kSeries) == 0;
     const bool gives_up = !retries && !is_only && begun == nullptr && timer->fence() % 16 == 0;
     const int64_t due =
         std::chrono::duration_cast<std::chrono::microseconds>(timer->due().time_since_epoch())
@@ -192,7 +197,7 @@ inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullp
     } else if (gives_up) {
       timer->give_up("it was its turn");
     }
-    if (is_only) {
+    if (is_only || is_series) {
       const auto end = [&notes, name = timer->name(), number = timer->timer(),
                         fence = timer->fence()](WFTimerTask*) {
         notes.write("d " + name + ' ' + std::to_string(number) + ' ' + std::to_string(now_us()) +
@@ -520,6 +525,22 @@ inline WFStoreResult end_what_is_left(WFTimerStore& store, Asker& asker, const B
   return store.count("");
 }
 
+// Keeps a timer for each name of the file, when no timer is left, and cancels it.
+inline void use_names_again(Asker& asker) {
+  constexpr int64_t kTenYearsUs = 315'360'000'000'000;  // no clock of a test is set so far ahead
+  std::ifstream names(test_support::variable("LEDGER_KEPT"));
+  std::vector<std::string> used;
+  for (std::string name; std::getline(names, name);) {
+    asker.schedule(name, now_us() + kTenYearsUs, WF_TIMER_KEEP);
+    used.push_back(name);
+  }
+  asker.wait();
+  for (const std::string& name : used) {
+    asker.cancel(name);
+  }
+  asker.wait();
+}
+
 inline void finish() {
   const Notes notes;
   notes.write("e");
@@ -536,6 +557,9 @@ inline void finish() {
   if (left.error == EILSEQ) {
     test_support::say("error " + std::to_string(left.error) + ' ' + left.message);
     return;
+  }
+  if (is_empty) {
+    use_names_again(asker);
   }
   test_support::say(is_empty && store->close(test_support::kPatience) ? "empty" : "not empty");
 }

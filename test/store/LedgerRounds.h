@@ -53,8 +53,11 @@ class LedgerRounds {
                                                    const std::vector<std::string>& more = {}) {
     notes_.push_back(path("notes" + std::to_string(notes_.size())));
     std::vector<std::string> variables = {
-        "LEDGER_PART=" + part, "LEDGER_URL=" + url_, "LEDGER_NOTES=" + notes_.back(),
+        "LEDGER_PART=" + part,
+        "LEDGER_URL=" + url_,
+        "LEDGER_NOTES=" + notes_.back(),
         "LEDGER_LIST=" + path("list"),
+        "LEDGER_KEPT=" + path("kept"),
         "WORKFLOW_TEST_SEED=" + std::to_string(test_support::test_seed())};
     variables.insert(variables.end(), variables_.begin(), variables_.end());
     variables.insert(variables.end(), more.begin(), more.end());
@@ -164,6 +167,12 @@ class LedgerRounds {
         for (const auto& [session, number] : ids) {
           list << session << ' ' << number << '\n';
         }
+      }
+    }
+    {
+      std::ofstream kept(path("kept"));
+      for (const std::string& name : ledger.names_of("keep")) {
+        kept << name << '\n';
       }
     }
     for (const char* const part : {"settle", "finish", "settle"}) {

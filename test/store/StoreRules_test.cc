@@ -310,6 +310,27 @@ TEST_P(StoreRules, SecondRescheduleOfARunMovesItsSuccessor) {
   EXPECT_EQ(claim_one().run.timer, successor);
 }
 
+TEST_P(StoreRules, RescheduleOfACancelledRunMakesASuccessorThatRecurs) {
+  schedule_recurring("a");
+  const auto claimed = claim_one();
+  cancel("a");
+  EXPECT_EQ(reschedule("a", kMinuteUs).at(0).verdict, WFStoreVerdict::kAfterRun);
+  EXPECT_TRUE(finish(claimed.run, How::kDone, now_us() + 1));
+  EXPECT_TRUE(claim().claimed.empty());
+  move_us(kMinuteUs);
+  const auto successor = claim_one();
+  EXPECT_NE(successor.run.timer, claimed.run.timer);
+  EXPECT_EQ(successor.spec.repeat, "each full moon");
+  EXPECT_TRUE(finish(successor.run, How::kDone, now_us() + 1));
+  EXPECT_EQ(stages(), std::vector{WFStoreStage::kWaiting});
+  // A cancel that comes last ends both.
+  reschedule("a", 0);
+  claim_one();
+  reschedule("a", kMinuteUs);
+  EXPECT_EQ(cancel("a").size(), 2U);
+  EXPECT_EQ(stages(), std::vector{WFStoreStage::kRunning});
+}
+
 TEST_P(StoreRules, RescheduleKeepsTheRecurrenceUnlessItBringsAnother) {
   schedule_recurring("a");
   reschedule("a", 0);
