@@ -48,8 +48,8 @@ enum class WFStoreVerdict {
   // cancel (its scope ends), and neither a retry nor a further date follows.
   kRunning,
   // Reschedule or replace: a run is under way. One successor is stored, which is blocked until the
-  // running timer has ended or failed: its retries come first. That is also so if the timer was
-  // cancelled while it ran. A recurring timer that is moved then goes on.
+  // running timer has ended or failed: its retries come first. It is also stored if the running
+  // timer was cancelled: that one is not retried, and its successor recurs if it did.
   kAfterRun,
   // As kWon, but the last of `attempts` runs did not end: its worker has lost its lease. It may
   // have run in part.

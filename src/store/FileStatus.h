@@ -33,10 +33,21 @@ struct FileStatus {
  private:
   int read(int fd, const char* path, int flags) {
     struct statx status = {};
-    if (::statx(fd, path, flags, STATX_INO | STATX_SIZE, &status) != 0) return errno;
+    if (::statx(fd, path, flags, STATX_INO | STATX_SIZE, &status) != 0) {
+      // A filter of system calls may not know statx(2).
+      return errno == ENOSYS || errno == EPERM ? read_all(fd, path, flags) : errno;
+    }
     device = ::makedev(status.stx_dev_major, status.stx_dev_minor);
     inode = status.stx_ino;
     bytes = static_cast<int64_t>(status.stx_size);
+    return 0;
+  }
+  int read_all(int fd, const char* path, int flags) {
+    struct stat status = {};
+    if (::fstatat(fd, path, &status, flags) != 0) return errno;
+    device = status.st_dev;
+    inode = status.st_ino;
+    bytes = status.st_size;
     return 0;
   }
 };

@@ -38,8 +38,8 @@ class StoreTask final : public WFStoreTask {
   // For the StoreCall, which holds its mutex. Returns false if the task has ended for another
   // reason. After true, the task stays alive until finish().
   bool take_answer() { return claim(); }
-  // After take_answer(), without the mutex. Appends the task to the list, unless it is still to be
-  // dispatched; whoever has the list posts it to the handlers.
+  // After take_answer(), without the mutex. Appends the task to the list, unless its dispatch or a
+  // canceller is going to complete it; whoever has the list posts it to the handlers.
   void finish(WFStoreResult&& result, RunnableList& posted);
 
   // What a user sees of a request that was answered, or has failed.

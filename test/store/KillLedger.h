@@ -135,7 +135,12 @@ class KillLedger : public LedgerNotes {
     const auto& all = all_requests();
     const auto later =
         std::distance(all.upper_bound(id), all.upper_bound(Id(id.first, UINT64_MAX)));
-    return static_cast<size_t>(later) >= rules().remembered || all.size() / 4 >= rules().remembered;
+    const int64_t told_us = all.at(id).told_us;  // 0 if it was in doubt
+    const auto later_of_all = std::count_if(all.begin(), all.end(), [told_us](const auto& each) {
+      return !each.second.is_answered() || each.second.told_us >= told_us;
+    });
+    return static_cast<size_t>(later) >= rules().remembered ||
+           static_cast<size_t>(later_of_all) / 4 >= rules().remembered;
   }
 
   // Whoever asks, and however often, is told the same; and what was told at once stays true.

@@ -369,6 +369,13 @@ TEST_F(KillLedgerSeries, ADateThatRunsDuringAnotherOneIsFound) {
   EXPECT_EQ(check("s y 45 100 100 56 1000 0\nd y 45 101 56\n", "s y 45 100 100 56 151 0\n"), "");
   EXPECT_EQ(check("s y 45 100 100 56 1000 0\nd y 45 101 56\n", "s y 45 100 100 56 152 0\n"),
             "y has run for the date 250 during the run for the date 100");
+  // So does a new timer of the series that follows a move, or a failure.
+  const std::string moved = "? 3 5 reschedule y 240\n! 3 5 245 file ok 0 after_run:45:1,\n";
+  EXPECT_EQ(check("s y 45 250 251", moved + "s y 46 250 251"), "");
+  EXPECT_EQ(check("d y 45 101 56\ns y 45 250 251", moved + "s y 46 250 251"),
+            "y has run for the date 250 during the run for the date 100");
+  EXPECT_EQ(check("d x 40 155 51\n", ""),
+            "x has run for the date 200 during the run for the date 150");
   // A run that asks for another one has to end, too.
   EXPECT_EQ(check("d x 41 205 52\n", ""),
             "x has run for the date 200 during the run for the date 200");
@@ -405,6 +412,10 @@ TEST_F(KillLedgerSeries, ASeriesThatGoesOnAfterACancelIsFound) {
   EXPECT_EQ(check(cancel, one + "s x 41 350 350 59 1000 0\n" + cancel),
             "x was cancelled, and 2 runs have begun after that");
   EXPECT_EQ(check("running:41:1", "won:41:0"), "");
+  // It was moved when the lease was over, and no process had taken it since.
+  const std::string moved = "? 3 6 reschedule x 300\n! 3 6 270 file ok 0 won_after:41:1,\n";
+  EXPECT_EQ(check("? 3 4 schedule y", moved + one + "s x 41 350 350 59 1000 0\n? 3 4 schedule y"),
+            "");
   EXPECT_EQ(check("! 3 3 260 file ok 0 running:41:1", one + "! 3 3 260 file ok 0 won:41:0"),
             "x was cancelled, and 1 runs have begun after that");
 }
@@ -482,7 +493,7 @@ TEST(KillLedgerPolicies, ANameThatIsNeverFreeAgainIsFound) {
     return ledger.check();
   };
   EXPECT_EQ(check_end("file ok 45 \n"), "");
-  EXPECT_EQ(check_end("- refused 17\n"), "x was refused in the end, and nobody has the name");
+  EXPECT_EQ(check_end("- refused 17\n"), "x was not kept in the end: refused 17");
 }
 
 TEST(KillLedgerPolicies, ARunOfWhatWasReplacedIsFound) {

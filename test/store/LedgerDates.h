@@ -144,14 +144,16 @@ class LedgerDates {
            });
   }
 
-  // A run of a timer begins when the one before it, for whatever date, has ended or lost its lease.
+  // A run begins when the one before it, for whatever date, has ended or lost its lease: that of
+  // its series, or of its timer if that has failed.
   std::string runs_have_one_lease(const Series& series) const {
     if (notes_.rules().undoes_runs) return {};
     const std::string& name = series.stored->name;
-    std::map<uint64_t, const Start*> last;  // of each timer, of those that had a lease
+    std::map<uint64_t, const Start*> failed;  // the last run of each timer, of those with a lease
+    const Start* last = nullptr;              // the same of the series
     for (const Run& run : series.runs) {
       const Start& start = *run.start;
-      const Start*& before = last[start.timer];
+      const Start*& before = run.may_have_failed ? failed[start.timer] : last;
       if (before != nullptr && notes_.end_us(name, before->fence) > start.now_us &&
           !notes_.may_have_lost_lease(*before, start)) {
         return " has run for" + text_of_date(start.due_us) + " during the run for" +
@@ -187,7 +189,7 @@ class LedgerDates {
     std::set<uint64_t> followed;
     for (const Request* move : series.moves) {
       for (const LedgerNotes::Answer& answer : move->answers()) {
-        if (answer.verdict == "after_run") {
+        if (answer.verdict == "after_run" || answer.verdict == "won_after") {
           followed.insert(answer.timer);
         }
       }

@@ -58,8 +58,8 @@ class LedgerNotes {
     // Faults may undo requests whose answers have another receipt than `receipt`.
     bool undoes_other_receipts = false;
     int64_t lease_us = 0;  // how long a lease lasts; needed with undoes_runs
-    // A session is told what became of its last requests, so many of them, and all sessions of
-    // their last four times as many. What became of earlier ones may be forgotten, and then they
+    // A session is told what became of its last requests, so many of them; all sessions together
+    // are told of four times as many. What became of earlier ones may be forgotten, and then they
     // are told that.
     size_t remembered = SIZE_MAX;
   };

@@ -127,7 +127,7 @@ class LedgerPolicies {
   std::string names_are_free_in_the_end() const {
     for (const auto& [id, request] : notes_.all_requests()) {
       if (request.what == "keep" && notes_.is_last(request.process) && request.stored() == 0) {
-        return request.name + " was refused in the end, and nobody has the name";
+        return request.name + " was not kept in the end: " + request.truth();
       }
     }
     return {};

@@ -44,9 +44,8 @@
 //
 //   LEDGER_PART    work: ask for things and run timers until it is killed
 //                  fill: store overdue timers, and run none
-//                  finish: run whatever is left, with what has failed, and end the series; then
-//                  keep
-//                          a timer for each name of LEDGER_KEPT, and cancel it
+//                  finish: run whatever is left, with what has failed, and end the series;
+//                          then keep a timer for each name of LEDGER_KEPT, and cancel it
 //                  settle: ask for each request of the list
 //   LEDGER_URL     the store
 //   LEDGER_NOTES   the file for what it writes down
@@ -554,12 +553,13 @@ inline void finish() {
     left = end_what_is_left(*store, asker, begun, ended);
     return left.error == EILSEQ || (left.ok() && left.count == 0);
   });
+  if (is_empty) {
+    use_names_again(asker);
+    left = store->count("");
+  }
   if (left.error == EILSEQ) {
     test_support::say("error " + std::to_string(left.error) + ' ' + left.message);
     return;
-  }
-  if (is_empty) {
-    use_names_again(asker);
   }
   test_support::say(is_empty && store->close(test_support::kPatience) ? "empty" : "not empty");
 }

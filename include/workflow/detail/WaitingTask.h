@@ -53,8 +53,8 @@ class WaitingTask : public WFGenericTask {
   static void complete_all(RunnableList &tasks);
   // Completes the task on a handler thread, never inside this call.
   void complete_elsewhere();
-  // Appends the task to the list, if it has to be completed. Whoever has the list posts it to the
-  // handlers.
+  // Appends the task to the list, unless a canceller still uses the task and is going to post it.
+  // Whoever has the list posts it to the handlers.
   void complete_elsewhere(RunnableList &posted);
 
   // The last use of the task by a sender that knows only its address and whose claim() failed. The
