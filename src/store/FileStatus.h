@@ -15,7 +15,7 @@ namespace workflow {
 // A store looks at its files before each commit, and stat(2) would make that expensive: when
 // somebody has asked for the times of a file, Linux 6.13 and later give the next write a time of
 // its own (Documentation/filesystems/multigrain-ts.rst). An ext4 without a journal then writes the
-// inode, too, each time the file is synced, which takes half as long again. statx(2) does not ask
+// inode, too, in each sync, which takes half as much processor time again. statx(2) does not ask
 // for times unless it is told to.
 struct FileStatus {
   dev_t device = 0;

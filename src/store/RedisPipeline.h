@@ -23,10 +23,11 @@ namespace workflow {
 // is posted meanwhile waits for the next attempt. A command whose connection could not be made or
 // was lost is never sent again by the pipeline; its outcome says whether it may have been executed.
 //
-// Threads: any thread may call post(). The callbacks of a pipeline run one at a time. A reply is
-// passed on by the poller's thread, and the loss of a connection by a handler thread. So callbacks
-// must not block or call user code. Each is called once, before close() returns, and never inside
-// post(). A callback may call post(), but not close().
+// Threads: any thread may call post(). The callbacks of a pipeline run one at a time, unless
+// close() comes in a pause: two handlers may end what was posted in it. A reply is passed on by the
+// poller's thread, and the loss of a connection by a handler thread. So callbacks must not block or
+// call user code. Each is called once, before close() returns, and never inside post(). A callback
+// may call post(), but not close().
 //
 // Order: mutex_, then the Channel lock of the connection.
 //

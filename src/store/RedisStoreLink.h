@@ -52,7 +52,7 @@ class RedisStoreLink {
   const std::string& name() const { return name_; }
 
   // Sends all at once, and waits for what becomes of each: a reply, or an error within about 10 s
-  // of silence. After an error the connection has ended.
+  // of silence. After an error the connection has ended, unless it is ENOMEM or ENOBUFS.
   static std::vector<Reply> ask_each(const std::vector<Question>& questions,
                                      const Patience& patience);
   std::vector<Reply> ask(const std::vector<std::string>& commands);

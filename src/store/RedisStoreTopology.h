@@ -19,8 +19,8 @@ namespace workflow {
 // In a Cluster, find() decides this for each slot, by the config epoch of the slot's master. It
 // ignores nodes that report a failed Cluster while other nodes report that it works.
 //
-// find() waits until more than half of the Sentinels or nodes have answered. If fewer can answer,
-// it uses the answers that it has.
+// find() asks all Sentinels, or up to nine nodes, and waits until more than half of these have
+// answered. If fewer can answer, it uses the answers that it has.
 struct RedisStoreTopology {
   std::vector<RedisUrl::Server> masters;
   // In a Cluster, the place of each slot's master in `masters`, or -1. Otherwise empty.

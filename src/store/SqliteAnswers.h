@@ -21,10 +21,10 @@ namespace workflow {
 // 1. A session has at most `remembered` rows, those with the largest numbers, when a transaction
 //    ends and when an old number is looked up. Rows up to `forgotten` may have been deleted, those
 //    above have not.
-// 2. At most kMaxSessions sessions have a row, those that were used last, unless another one is
-//    just being dropped. `used` grows with each use, even if the clock has been set back. The
-//    answers of a session that was dropped are deleted a few at a time (meta.dropping), one session
-//    after the other.
+// 2. At most kMaxSessions sessions have a row, those that were used last, and as many more as came
+//    while another one was being dropped. `used` grows with each use, even if the clock has been
+//    set back. The answers of a session that was dropped are deleted a few at a time
+//    (meta.dropping), one session after the other.
 // 3. Once a session was dropped (meta.has_dropped), what an unknown session has asked may be
 //    forgotten.
 class SqliteAnswers final : public StoreAnswers {
@@ -68,7 +68,7 @@ class SqliteAnswers final : public StoreAnswers {
   void save_sessions();
   // The time of a use that happens now: later than that of each other one.
   int64_t next_use();
-  // Drops a session if there are too many, but not this one. No other one may be referred to.
+  // Drops a session if there are too many, but never `kept`: only that may be referred to.
   void drop_oldest(uint64_t kept);
 
   SqliteConnection& connection_;

@@ -50,15 +50,16 @@ class SqliteFile {
   // Refuses network file systems, and directories where we must not write. Returns 0 or an errno
   // value, and then a message.
   int check_directory(std::string* message) const;
-  // Whether there is a file of that name, or a log without its file.
+  // Whether there is a file of that name, and whether its log is there and not empty.
   bool exists() const;
   bool has_log() const;
   // Looks at the header of the file, which exists, before SQLite may change anything. The result is
   // as that of check_directory().
   int check_header(std::string* message) const;
-  // Refuses a file that has other names besides: each name would have a log of its own, and each
-  // process would overwrite what those have stored that use another one. Not while a process
-  // creates the store. The result is as that of check_directory().
+  // Refuses a file that has other names besides: each name would have a log of its own, and what
+  // comes from one log would overwrite what came from another. Removes the name `-new` if a creator
+  // was killed before it did. Not while a process creates the store. The result is as that of
+  // check_directory().
   int check_links(std::string* message) const;
   // Creates the store, whose file must be missing. Only one process does this at a time. The
   // result is as that of check_directory().

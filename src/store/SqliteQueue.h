@@ -15,17 +15,18 @@ namespace workflow {
 // The side file `<store>-queue`: a page of memory that all processes share which have the store
 // open, and locks by which they queue for the next transaction.
 //
-// SQLite's own lock lets any process in that happens to try at the right time, and those that come
+// SQLite's own lock lets in any process that happens to try at the right time, and those that come
 // often starve the others. Here each one draws a ticket, and waits until the ticket before it was
-// given back. Tickets are about fairness only: SQLite's lock still guards the file. So a process
-// that was stopped, or two stores in one process, cost some fairness and nothing else. If the file
-// is deleted, a process that creates a new one shares no page with the others: they do not hear of
-// each other's news and failed syncs, and a loss of commits may go unnoticed.
+// given back. Tickets are about fairness only: SQLite's lock still guards the file. So two stores
+// in one process cost some fairness, and a process that was stopped makes the next one wait for all
+// of its patience. If the file is deleted, a process that creates a new one shares no page with the
+// others: they miss each other's news and failed syncs, and a loss of commits may go unnoticed.
 //
-// A store that one process owns needs this file: the lock of own() is what keeps others out. An
-// owner whose file was deleted or replaced is_same() no longer, and must not go on.
+// A store that one process owns needs this file: the lock of own() is what keeps others out. If
+// is_same() is false, the file was deleted or replaced, and the owner must not go on.
 //
-// enter() and leave() are called by one thread at a time; the others by any thread.
+// enter() and leave() are called by one thread at a time, open() and close() while no other thread
+// uses this object, and the others by any thread.
 //
 // Invariants:
 // 1. The holder of ticket t has locked byte kTickets + t of the file, by a lock that the system
@@ -51,7 +52,7 @@ class SqliteQueue {
     std::atomic<uint64_t> ticket;        // the next one
     std::atomic<uint32_t> turns;         // changes when a ticket is given back; a futex
     std::atomic<uint32_t> news;          // changes when others have to look; a futex
-    std::atomic<uint32_t> disk_is_full;  // the reserve was released
+    std::atomic<uint32_t> disk_is_full;  // so there is no reserve
     // How many syncs have failed since all of the log was last copied into the file. Unless it is
     // 0, what is in the log may not be on the disk, although it can be read.
     std::atomic<uint32_t> failed_syncs;
@@ -91,8 +92,8 @@ class SqliteQueue {
   void committed(int64_t commits);
   Page& page() { return *page_; }
 
-  // Wakes the threads of all processes that wait for a change of `word`, and the opposite. wait()
-  // returns when `word` differs from `seen`, when it is woken, and after `timeout_ms`.
+  // wake() wakes the threads of all processes that wait() for `word`. wait() returns at once if
+  // `word` differs from `seen`, otherwise when it is woken, and after `timeout_ms` at the latest.
   static void wake(std::atomic<uint32_t>& word);
   static void wait(std::atomic<uint32_t>& word, uint32_t seen, int timeout_ms);
 

@@ -23,8 +23,8 @@ namespace workflow {
 //   simulation or with a manual clock.
 // - reopen_ ends the pause before a store that has failed is opened again.
 //
-// 1. What becomes known only makes must_set() true. set() alone sets the alarms, and no mutex of
-//    the engine is held then.
+// 1. What becomes known only makes must_set() true. Only set() sets the alarms, but for look_,
+//    which start_to_look() sets. No mutex of the engine is held then.
 // 2. wake_ is set for the earliest of its times, or earlier, whenever set() has returned and
 //    nothing has become known since. Times that have come are told at once instead.
 // 3. The listener is told of each time that has come. A time for a claim is told once, and then
@@ -100,8 +100,8 @@ class StoreAlarms {
   Listener& listener_;
   std::weak_ptr<const void> owner_;  // constant after belong_to()
 
-  // Held while the next time is looked up and wake_ is set for it: otherwise a thread that has
-  // looked earlier might set it later.
+  // Held while the next time is looked up and wake_ is set for it: otherwise a slow thread might
+  // set wake_ for an old time.
   Mutex set_mutex_;
   StoreAlarm wake_;
   StoreAlarm look_;

@@ -30,18 +30,17 @@ namespace workflow {
 // (claims, extensions of leases, a look), has the backend carry it out, and leaves the answers to
 // StoreSettlement. StoreAlarms says when the process needs something, and StoreRuns what.
 //
-// 1. The backend is used by the thread of the engine only. All that has come by the time it begins
-//    a group is carried out as one. Only after a group with several answers it waits, at most for a
-//    quarter of the time that this group took, for callers that come again after an answer.
-//    Otherwise half of them would always meet a transaction that has just begun, and groups be half
-//    as large.
+// 1. The backend is used by the thread of the engine only. A group has what has come by the time it
+//    begins, up to 1,024 calls and as many ends of runs. Then the thread waits for callers that
+//    come again after an answer, at most for a quarter of the time that the group took, but not for
+//    a caller that is alone. Without that wait half of the callers would always meet a transaction
+//    that has just begun, and groups be half as large.
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
 // 3. The store is asked once for the finish of a run whose lease was not lost, unless there is no
 //    memory for the request. It is asked again only if the store has failed or memory has run out,
 //    the lease is not over and the engine does not stop.
 // 4. User code never runs on the thread of the engine. mutex_ is not held while a scope is
-//    cancelled, an answer is delivered or the backend is called. The one call of the backend that
-//    is made under it is now_us().
+//    cancelled, an answer is delivered or the backend is called, except for now_us().
 // 5. When memory runs out, what was asked for ends with ENOMEM, in doubt if the store may have seen
 //    it, and the timers that were claimed run again after their leases. The thread tries again
 //    after a pause, and sets the alarms that could not be set. Once the engine stops it makes no
@@ -49,12 +48,12 @@ namespace workflow {
 // 6. But for these pauses and that of rule 1, the thread waits without a time limit.
 // 7. When the store has not taken the end of a run because its lease was lost, the handler is told
 //    once (on_lost), after the series of the run has ended. close() waits for that as for a run.
-// 8. A store that has failed is opened again, at once and then with pauses that grow, and each time
-//    that this fails all calls fail with it. The pauses begin anew when all that the store is used
-//    for works again.
+// 8. A store that has failed is opened again, at once and then with pauses that grow. If that
+//    fails, all calls that wait end with its error. The pauses begin anew when all that the store
+//    is used for works again.
 // 9. When a claim finds that the store is damaged (EILSEQ), no timer starts, and new ones would not
-//    either. From then on no call is carried out before another claim. If that fails as well, the
-//    calls end with its error. If no claim can be made, calls are carried out again.
+//    either. Then no call is carried out until a claim finds no damage, or none can be made. Calls
+//    that wait end with the error of each such claim that had no call in its group.
 //
 // Thread-safe. Lock order: StoreAlarms::set_mutex_, mutex_, and then that of StoreAlarms,
 // StoreRuns, StoreCall or StoreRun.
@@ -154,7 +153,8 @@ class StoreEngine final : public Service,
   void post(Runnable* report) WF_EXCLUDES(mutex_);
 
   bool stop(int64_t limit_ns);
-  // Whether the calling thread runs a handler of this store, or a callback of its series.
+  // Whether the calling thread runs a handler of this store, a callback of its series, on_missed or
+  // on_lost.
   bool is_in_run() const;
 
   Runtime& runtime_;

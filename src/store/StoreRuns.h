@@ -68,7 +68,7 @@ class StoreRuns {
   void begin(const std::shared_ptr<StoreRun>& run);
   // The series of the run has ended. Returns whether the store has to be told.
   bool end(StoreRun& run);
-  // The store was told, or does not want to know.
+  // The store was told, or is not told any more.
   void forget(const StoreRun& run);
   // Takes the answers to extend(). Runs whose lease was lost are forgotten.
   std::vector<Notice> extended(const std::vector<std::shared_ptr<StoreRun>>& runs,
@@ -90,7 +90,7 @@ class StoreRuns {
   bool any_known() const;
   size_t live() const { return live_.load(std::memory_order_relaxed); }
 
-  // Tells runs that they should stop. The caller holds no lock.
+  // Tells runs that they should stop. The caller holds at most StoreAlarms::set_mutex_.
   static void tell(const std::vector<Notice>& notices, Runtime& runtime);
 
   // A timer that has been due for longer counts as overdue.

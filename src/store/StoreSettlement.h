@@ -22,15 +22,15 @@ namespace workflow {
 // 1. Each call of a group is answered, with its error if it has failed.
 // 2. Each finish that the store has accepted or refused is marked as settled, and its run is
 //    forgotten. A refusal is a loss, which the handler is told, unless an earlier attempt is in
-//    doubt: then it may mean that the store has accepted that one. The others are left to the
-//    caller, as are an extension or a claim that have failed.
-// 3. Each timer that was claimed begins a run: its handler is called, or it ends at once because
-//    it is too late or has no attempts left. There is no run, and the timer is taken again after
-//    its lease, if the lease is over already or memory has run out.
-// 4. User code is posted to the handlers of the runtime, and never called. What a group ends or
-//    begins is posted together, because a handler that sleeps costs more to wake than most
-//    callbacks take. More than kPosts items are posted in pieces, so that the first need not wait
-//    for the last.
+//    doubt: then it may mean that the store has accepted that one. What has failed is left to the
+//    caller: finishes, an extension, a claim.
+// 3. Each timer that was claimed begins a run: its handler is called, or the run ends without that
+//    because it is too late, has no attempts left or no memory for its series. If the lease is over
+//    already, or there is no memory for a run, there is none: the timer is taken after its lease.
+// 4. User code is posted to handler threads, and never called. The tasks that a group ends and the
+//    runs that it begins are posted together, because it costs more to wake a thread than most
+//    callbacks take; on_lost and the ends of scopes are posted one by one. More than kPosts items
+//    are posted in pieces, so that the first need not wait for the last.
 // 5. settle() throws std::bad_alloc when memory runs out. Everything that it has made known by then
 //    stays so: what was answered or settled must not be settled again.
 //

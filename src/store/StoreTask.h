@@ -19,8 +19,8 @@ class StoreTask final : public WFStoreTask {
     // Of a ScheduleRequest or a RescheduleRequest. It is written into the request when that is
     // submitted, so that a delay counts from then.
     std::optional<StoreDue> due;
-    // It gets an id of the engine, when it is submitted or when the user wants to know the id. The
-    // numbers of ids are in the order of the requests therefore, unless the user was early.
+    // It gets an id of the engine when it is submitted, or earlier if the user asks for the id. So
+    // the numbers are in the order of the requests, unless a user has asked.
     bool chooses_id = false;
   };
   // `refusal`: the request is wrong, and the task ends with that error when it is dispatched.
