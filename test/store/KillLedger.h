@@ -129,8 +129,7 @@ class KillLedger : public LedgerNotes {
     return {};
   }
 
-  // Whether the session has sent so many requests since that one, or all sessions together may
-  // have.
+  // Whether the store may have forgotten it, because of all that it was asked afterwards.
   bool may_be_forgotten(const Id& id) const {
     const auto& all = all_requests();
     const auto later =
@@ -232,7 +231,7 @@ class KillLedger : public LedgerNotes {
     std::set<Timer> timers;
     for (const auto& [id, request] : all_requests()) {
       for (const Answer& answer : request.answers()) {
-        if (request.what == "cancel" && answer.verdict != "done") {
+        if (request.what == "cancel" && answer.has_found()) {
           timers.insert({request.name, answer.timer});
         }
       }
@@ -395,7 +394,7 @@ class KillLedger : public LedgerNotes {
     return {};
   }
 
-  // After a loss of everything only what is stored by processes that begin later runs there.
+  // After a loss of everything, later processes run only what later processes have stored.
   std::string what_is_gone_stays_gone() const {
     for (const size_t last : events().losses_of_everything()) {
       std::set<std::string> stored;

@@ -16,7 +16,7 @@ namespace store_test {
 // nothing of the store. The name of a series belongs to nothing else, and is stored once. A series
 // goes on with a new timer when it was moved while it ran, or when a run of it has failed. The
 // timer that has failed is no part of the series any more: if it is retried, it runs once for that
-// time.
+// time. No process moves a series that others retry.
 class LedgerDates {
  public:
   explicit LedgerDates(const LedgerNotes& notes) : notes_(notes) {

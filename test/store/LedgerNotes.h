@@ -36,9 +36,10 @@ namespace store_test {
 // be left out. RESULT is "doubt", "refused" with an errno value, or "ok" with a number and the
 // answers, each as VERDICT:TIMER:ATTEMPTS and followed by a comma. The number is that of the new
 // timer, or how many failed timers were found. RECEIPT is what an answer of a request that was
-// carried out is worth, as WFStoreReceipt says it, or "-". Times are microseconds by the clock of
-// the store; LEFT is how long the lease of the run lasts at least. AGAIN is 1 if the run is going
-// to ask for another run, which no acknowledgement follows, and 2 if it is going to give up.
+// carried out is worth, as WFStoreReceipt says it, or "-". Times are microseconds: DUE by the clock
+// of the store, NOW by that of the machine. LEFT is how long the lease of the run lasts at least.
+// AGAIN is 1 if the run is going to ask for another run, which no acknowledgement follows, and 2 if
+// it is going to give up.
 class LedgerNotes {
  public:
   using Id = std::pair<uint64_t, uint64_t>;
@@ -92,7 +93,7 @@ class LedgerNotes {
     bool is_answered() const { return !result.empty() && result != "doubt"; }
     // What has become of it in the end.
     const std::string& truth() const { return is_answered() || asked.empty() ? result : asked[0]; }
-    // It was carried out, unless it was a schedule that has stored nothing.
+    // It may have been carried out: ask() says ok, too, for one that never will be.
     bool was_carried_out() const { return truth().compare(0, 3, "ok ") == 0; }
     bool stores() const { return what == "schedule" || what == "keep" || what == "replace"; }
     // The number in "ok NUMBER ANSWERS".
@@ -187,9 +188,8 @@ class LedgerNotes {
     return rules_.undoes_runs &&
            (start.left_us <= 0 || start.now_us + start.left_us - rules_.lease_us <= us);
   }
-  // Whether the run has a lease that nobody had when the request was decided, although the request
-  // has found what was there. A process that was stopped may begin a run whose lease has ended
-  // meanwhile.
+  // Whether the run began after the request was decided, and with a lease, and no fault has hidden
+  // one from the other. A process that was stopped may begin a run whose lease has ended meanwhile.
   bool has_begun_after(const Start& start, const Request& request) const {
     return start.left_us > 0 && start.now_us > request.decided_us() &&
            !may_have_begun_before(start, request.decided_us()) && !are_apart(request, start);

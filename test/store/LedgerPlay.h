@@ -27,8 +27,8 @@ inline int64_t rounds(int64_t usual) {
   return test_support::env_number("WORKFLOW_STORE_KILLS", usual);
 }
 
-// Plays rounds, for each of which `begin_store` is called if there is no store, until there were
-// enough and enough has happened: how much does depends on what else the machine has to do.
+// Plays rounds until there were enough and enough has happened, which depends on what else the
+// machine has to do, or ten times as many. `begin_store` is called before a round without a store.
 inline void play(LedgerRounds& ledger, int64_t rounds,
                  const std::function<void(int64_t)>& begin_store,
                  const std::function<void(int64_t)>& play_round,
