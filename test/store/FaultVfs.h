@@ -66,6 +66,16 @@ class FaultVfs {
   // Whether the operation of fail_once() has failed.
   bool has_failed() const { return has_failed_; }
 
+  // Syncs of that file fail from now on with that errno value, until this is called with another
+  // path, or with "".
+  void fail_syncs_of(const std::string& path, int system_error = 0) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    unsyncable_path_ = path;
+    sync_error_ = system_error;
+  }
+  // How many have failed for that reason.
+  int64_t failed_syncs() const { return failed_syncs_; }
+
   // All files of the directory have room for that many bytes together, as on a disk of its own. A
   // write that needs more ends where the room does, and fails as on a full disk. Files that are
   // made or cut without SQLite count, too, such as the reserve. Called before a file is opened.
@@ -144,6 +154,17 @@ class FaultVfs {
       }
     }
     return fault_ ? fault_(operation, extends) : SQLITE_OK;
+  }
+  int before_sync(const std::string& path) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (path == unsyncable_path_) {
+        failed_syncs_++;
+        errno = sync_error_;
+        return SQLITE_IOERR_FSYNC;
+      }
+    }
+    return before(kSync);
   }
   void changed(const std::string& path, Image::Change change) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -224,6 +245,9 @@ class FaultVfs {
   std::condition_variable hold_changed_;
   std::string held_path_;
   std::atomic<int> holding_{0};
+  std::string unsyncable_path_;
+  int sync_error_ = 0;
+  std::atomic<int64_t> failed_syncs_{0};
   std::string disk_;  // the directory; empty: the room has no end
   std::atomic<int64_t> disk_bytes_{0};
   Fault fault_;
@@ -294,7 +318,7 @@ inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
 }
 inline int x_sync(sqlite3_file* file, int) {
   own(file)->vfs->wait_while_held(own(file)->path);
-  if (const int fault = own(file)->vfs->before(FaultVfs::kSync)) return fault;
+  if (const int fault = own(file)->vfs->before_sync(own(file)->path)) return fault;
   own(file)->vfs->synced(own(file)->path);
   return SQLITE_OK;
 }

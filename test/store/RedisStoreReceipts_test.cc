@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "store/RedisStoreKit.h"
+#include "store/RedisStoreServer.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
@@ -96,23 +97,37 @@ TEST(RedisStoreReceipts, NameAsManyReplicasAsTheUrlAsksFor) {
   EXPECT_EQ(stored_in(second), "3");
 }
 
-// It loses the end of its data without a restart, and connections to it live on. A fence that it
-// gave out before is not given out again.
-TEST(RedisStoreReceipts, AServerThatWasAReplicaMeanwhileGivesNoFenceTwice) {
-  RedisServer server({.on = RedisServer::On::kTcp});
-  RedisServer other(redis_test::replica_of(server));
-  ASSERT_TRUE(redis_test::is_in_sync(other));
-  const auto backend = open_backend(server.url() + "?namespace=app&shards=1");
-  ask(*backend, timer("kept", backend->now_us() - kSecondUs));
-  ASSERT_TRUE(eventually([&] { return run(other.url(), {"ZCARD", "{app:0}:names"}).text == "1"; }));
-  ASSERT_EQ(run(other.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
-  const ClaimRequest lost = ask(*backend, claim_request(1));
-  ASSERT_EQ(lost.claimed.size(), 1U);
+// A server that loses the end of its data without a restart, so that connections to it live on: it
+// becomes a replica of one that has less, and a master again.
+class RedisStoreReplicaMeanwhile : public testing::Test {
+ protected:
+  // Claims a timer, which is what the server loses.
+  void lose_claim(workflow::StoreBackend& backend, ClaimRequest* lost) {
+    ASSERT_TRUE(redis_test::is_in_sync(other_));
+    ask(backend, timer("kept", backend.now_us() - kSecondUs));
+    ASSERT_TRUE(eventually([&] {
+      return run(other_.url(), {"ZCARD", "{app:0}:names"}).text == "1";
+    }));
+    ASSERT_EQ(run(other_.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+    *lost = ask(backend, claim_request(1));
+    ASSERT_EQ(lost->claimed.size(), 1U);
 
-  const std::string port = std::to_string(other.port());
-  ASSERT_EQ(run(server.url(), {"REPLICAOF", "127.0.0.1", port}).text, "OK");
-  ASSERT_TRUE(redis_test::is_in_sync(server));
-  ASSERT_EQ(run(server.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+    const std::string port = std::to_string(other_.port());
+    ASSERT_EQ(run(server_.url(), {"REPLICAOF", "127.0.0.1", port}).text, "OK");
+    ASSERT_TRUE(redis_test::is_in_sync(server_));
+    ASSERT_EQ(run(server_.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+  }
+
+  RedisServer server_{{.on = RedisServer::On::kTcp}};
+  RedisServer other_{redis_test::replica_of(server_)};
+  const std::string url_ = server_.url() + "?namespace=app&shards=1";
+};
+
+// This process knows the fence that was lost.
+TEST_F(RedisStoreReplicaMeanwhile, AServerGivesNoFenceTwice) {
+  const auto backend = open_backend(url_);
+  ClaimRequest lost;
+  ASSERT_NO_FATAL_FAILURE(lose_claim(*backend, &lost));
 
   ClaimRequest request = claim_request(1);
   StoreFailure failure;
@@ -127,6 +142,24 @@ TEST(RedisStoreReceipts, AServerThatWasAReplicaMeanwhileGivesNoFenceTwice) {
   late.run = lost.claimed[0].run;
   EXPECT_FALSE(ask(*backend, late).accepted);
   EXPECT_EQ(names(*backend), std::vector<std::string>{"kept"});
+}
+
+// Nobody knows it any more. The server is the same process as before, but its data have another
+// history: another replication id.
+TEST_F(RedisStoreReplicaMeanwhile, TheEpochRisesByTheReplicationId) {
+  auto backend = open_backend(url_);
+  ClaimRequest lost;
+  const std::string before = run(server_.url(), {"INFO", "server"}).text;
+  ASSERT_NO_FATAL_FAILURE(lose_claim(*backend, &lost));
+  backend->close();
+  backend = open_backend(url_, 2);
+  const ClaimRequest request = ask(*backend, claim_request(1));
+  ASSERT_EQ(request.claimed.size(), 1U);
+  EXPECT_GT(request.claimed[0].run.fence, lost.claimed[0].run.fence);
+  const auto run_id = [](const std::string& info) {
+    return workflow::redis_info_field(info, "run_id");
+  };
+  EXPECT_EQ(run_id(run(server_.url(), {"INFO", "server"}).text), run_id(before));
 }
 
 // The file to which the server appends.

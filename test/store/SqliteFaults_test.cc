@@ -367,6 +367,41 @@ TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
   }
 }
 
+// The log can be synced, and the file cannot: commits succeed until a checkpoint has met it.
+TEST_P(SqliteFaults, AFailedSyncOfTheFileFailsTheStoreForEachErrno) {
+  for (const int system_error : {ENOSPC, EIO}) {
+    SCOPED_TRACE(system_error);
+    SetClock clock;
+    const FastDir directory;
+    const std::string path = directory.path("timers");
+    FaultVfs vfs;
+    workflow::SqliteSettings settings = settings_of(vfs);
+    settings.log_bytes = 1024 * 1024;
+    auto backend = open_backend(path, options_of(clock), settings);
+    ASSERT_TRUE(backend);
+    vfs.fail_syncs_of(path, system_error);
+    workflow::ScheduleRequest request = schedule("tea", clock.us);
+    request.spec.payload.assign(65536, 'p');
+    uint64_t stored = 0;
+    EXPECT_TRUE(eventually([&] {
+      workflow::StoreFailure failure;
+      carry_out(*backend, request, 0, 1, &failure);
+      stored += failure.error == 0 ? 1 : 0;
+      return failure.error == EIO;
+    }));
+    EXPECT_GT(vfs.failed_syncs(), 0);
+    EXPECT_GT(stored, 0U);
+    // What was copied may not be on the disk. So all of it is copied again before the store is
+    // used.
+    std::string message;
+    EXPECT_EQ(backend->reopen(&message), EIO);
+    vfs.fail_syncs_of("");
+    EXPECT_EQ(backend->reopen(&message), 0) << message;
+    EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, stored);
+    EXPECT_EQ(vfs.unsynced_bytes(path), 0U);
+  }
+}
+
 // From some moment on the disk has no room, but for what the reserve had taken.
 TEST_P(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
   for (int full_from = 0; full_from < 12; full_from += 3) {

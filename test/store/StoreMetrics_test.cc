@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -30,6 +31,22 @@ using testing::HasSubstr;
 class StoreMetrics : public testing::TestWithParam<const char*> {
  protected:
   StorePtr open(const WFStoreOptions& options = {}) { return open_store(place_.url(), options); }
+
+  // The values of a text for one store. A name has the label "how" behind a point.
+  static std::map<std::string, double> values_of(const std::string& text) {
+    std::map<std::string, double> values;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line[0] == '#' || line.find(",le=") != std::string::npos) continue;
+      std::string name = line.substr(0, line.find('{'));
+      const size_t how = line.find("how=\"");
+      if (how != std::string::npos) {
+        name += '.' + line.substr(how + 5, line.find('"', how + 5) - how - 5);
+      }
+      values[name] = std::stod(line.substr(line.rfind(' ') + 1));
+    }
+    return values;
+  }
 
  private:
   const store_test::PlaceOfTimers place_{GetParam()};
@@ -158,6 +175,75 @@ TEST_P(StoreMetrics, FailedTimersAreCountedUntilTheyAreRetriedOrRemoved) {
   EXPECT_EQ(store->remove_failed("a").count, 1u);
   EXPECT_EQ(store->retry_failed("b").count, 1u);
   EXPECT_TRUE(counts(1, 1));
+}
+
+// Each count is another number, so that none can be taken for another one.
+TEST_P(StoreMetrics, EachCountIsInTheTextUnderItsName) {
+  SeenRuns runs;
+  store_test::Gate gate;
+  WFStoreOptions options;
+  options.lease = hours(1);  // it does not end by itself
+  const StorePtr store = open(options);
+  store->handle("ends", [](WFStoredTimer*) {});
+  store->handle("retries", [](WFStoredTimer* timer) {
+    if (timer->attempt() == 1) {
+      timer->retry_after(seconds(0));
+    }
+  });
+  store->handle("fails", [](WFStoredTimer* timer) { timer->give_up("told to"); });
+  store->handle("waits", gate.handler(runs, *store));
+  WFStoreTimer late{"late", std::chrono::system_clock::now() - hours(1), "ends"};
+  late.skip_if_later = std::chrono::minutes(1);
+  ASSERT_TRUE(store->schedule(late).ok());
+  const std::pair<const char*, int> kinds[] = {
+      {"ends", 2}, {"retries", 3}, {"fails", 4}, {"waits", 7}, {"has no handler", 6}};
+  for (const auto& [kind, n] : kinds) {
+    for (int i = 0; i < n; i++) {
+      ASSERT_TRUE(store->schedule({kind + std::to_string(i), seconds(0), kind}).ok());
+    }
+  }
+  for (int i = 0; i < 8; i++) {
+    ASSERT_TRUE(store->schedule({"to be cancelled", hours(1), "ends"}).ok());
+  }
+  ASSERT_TRUE(store->schedule({"to be moved", hours(1), "ends"}).ok());
+  for (int i = 0; i < 9; i++) {
+    ASSERT_TRUE(store->reschedule("to be moved", hours(2)).ok());
+  }
+  EXPECT_EQ(store->cancel("to be cancelled").answers.size(), 8u);
+
+  // Those that wait, have failed, have no handler or run.
+  const std::map<std::string, double> expected = {
+      {"_timers", 1 + 4 + 6 + 7},
+      {"_failed_timers", 4},
+      {"_due", 6},
+      {"_unhandled", 6},
+      {"_leased", 7},
+      {"_running", 7},
+      {"_scheduled_total", 1 + 2 + 3 + 4 + 7 + 6 + 8 + 1},
+      {"_cancelled_total", 8},
+      {"_rescheduled_total", 9},
+      {"_begun_total", 2 + 3 * 2 + 4 + 7},
+      {"_ended_total.acknowledged", 2 + 3},
+      {"_ended_total.retried", 3},
+      {"_ended_total.failed", 4},
+      {"_ended_total.missed", 1}};
+  std::map<std::string, double> values;
+  const bool are_there = eventually([&] {
+    values = values_of(store->to_prometheus("s", ""));
+    return std::all_of(expected.begin(), expected.end(), [&](const auto& each) {
+      return values.count(each.first) == 1 && values.at(each.first) == each.second;
+    });
+  });
+  for (const auto& [name, value] : expected) {
+    EXPECT_EQ(values[name], value) << name;
+  }
+  EXPECT_TRUE(are_there);
+  const std::string place = GetParam();
+  EXPECT_EQ(values.at("_commit_seconds_count") > 0, place == "Sqlite" || place == "Owned");
+  EXPECT_EQ(values.at("_round_trip_seconds_count") > 0, place == "Redis");
+  // One for each schedule, the nine moves and the cancel.
+  EXPECT_EQ(values.at("_request_seconds_count"), 32 + 9 + 1);
+  gate.open();
 }
 
 TEST_P(StoreMetrics, TheTextForPrometheus) {

@@ -598,6 +598,27 @@ TEST_P(StoreFails, ARequestIsToldWhetherItIsInDoubt) {
   EXPECT_EQ(store_->stats().errors, 1u);
 }
 
+TEST_P(StoreFails, ACancelAndAMoveInDoubtCanBeAskedFor) {
+  open();
+  const bool in_doubt = GetParam() != FaultyBackend::Fault::kRefuse;
+  const bool was_done = GetParam() == FaultyBackend::Fault::kAfter;
+  const auto expect_fault = [&](const WFStoreResult& failed) {
+    EXPECT_EQ(failed.error, EIO);
+    EXPECT_EQ(failed.verdict(), in_doubt ? WFStoreVerdict::kInDoubt : WFStoreVerdict::kNone);
+    EXPECT_NE(failed.request.number, 0u);
+    EXPECT_EQ(store_->ask(failed.request).verdict(),
+              was_done ? WFStoreVerdict::kWon : WFStoreVerdict::kUnknown);
+  };
+  ASSERT_TRUE(store_->schedule({"a", hours(1), "kind"}).ok());
+  const auto due = store_->list("").timers.at(0).due;
+  backend_->fail_next(GetParam());
+  expect_fault(store_->reschedule("a", hours(2)));
+  EXPECT_EQ(store_->list("").timers.at(0).due > due, was_done);
+  backend_->fail_next(GetParam());
+  expect_fault(store_->cancel("a"));
+  EXPECT_EQ(store_->count("").count, was_done ? 0u : 1u);
+}
+
 TEST_P(StoreFails, EachRequestIsAnsweredOnceWhileItCannotBeOpened) {
   open();
   backend_->fail_next(GetParam());

@@ -60,6 +60,21 @@ class StoreVerdicts : public store_test::RulesFixture {
     EXPECT_LE(answers[0].when.time_since_epoch(), std::chrono::microseconds(opened_us));
   }
 
+  // Ends a timer of that name, and so many others that the store has forgotten it in each shard.
+  // Returns the time of the last end.
+  int64_t forget(const std::string& name) {
+    reopen(1);
+    schedule(name, kDelayUs);
+    cancel(name);
+    for (int i = 0; i < 100; i++) {
+      const std::string other = "other " + std::to_string(i);
+      schedule(other, kDelayUs);
+      cancel(other);
+    }
+    move_us(1);  // it remembers what has ended since then
+    return now_us();
+  }
+
   // A timer that was claimed.
   workflow::ClaimRequest::Claimed running(const std::string& name) {
     schedule(name, 0);
@@ -244,6 +259,24 @@ TEST_P(StoreVerdicts, ReplaceOfATimerThatNeverWasIsUnknownAndStoresTheNewOne) {
   const int64_t opened_us = now_us();
   const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
   expect_unknown(replaced.answers, opened_us);
+  EXPECT_EQ(claim_one().run.timer, replaced.timer);
+}
+
+TEST_P(StoreVerdicts, CancelOfAForgottenTimerIsUnknown) {
+  const int64_t ended_us = forget("a");
+  expect_unknown(cancel("a"), ended_us);
+}
+
+TEST_P(StoreVerdicts, RescheduleOfAForgottenTimerIsUnknownAndStoresNothing) {
+  const int64_t ended_us = forget("a");
+  expect_unknown(reschedule("a", 0), ended_us);
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_P(StoreVerdicts, ReplaceOfAForgottenTimerIsUnknownAndStoresTheNewOne) {
+  const int64_t ended_us = forget("a");
+  const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
+  expect_unknown(replaced.answers, ended_us);
   EXPECT_EQ(claim_one().run.timer, replaced.timer);
 }
 

@@ -2,7 +2,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <regex>
@@ -249,7 +251,13 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   StoreUrl place;
   WFFacilities::WaitGroup end(1);
   const auto store = place.open();
-  store->handle("run", [&end](WFStoredTimer*) { end.wait(); });
+  std::atomic<uint64_t> fence_of_calm{0};
+  store->handle("run", [&](WFStoredTimer* timer) {
+    if (timer->name() == "calm") {
+      fence_of_calm = timer->fence();
+    }
+    end.wait();
+  });
   store->handle("end", [](WFStoredTimer*) {});
   store->handle("fail", [](WFStoredTimer* timer) { timer->give_up("no"); });
   const auto sql = [&place](const std::string& query) {
@@ -266,6 +274,7 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   const auto schedule = [&store](const std::string& name, const WFStoreDue& due,
                                  const std::string& kind, WFTimerPolicy policy = WF_TIMER_APPEND) {
     WFStoreTimer timer{name, due, kind};
+    timer.payload = "for " + name;
     timer.policy = policy;
     timer.skip_if_later = std::chrono::minutes(30);
     EXPECT_TRUE(store->schedule(timer).ok()) << name;
@@ -278,14 +287,18 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   ASSERT_EQ(shown.size(), 1U);
   EXPECT_EQ(sql(shown[0]), "bread|2039-12-31 23:00:00|0\ntea|2040-01-01 00:00:00|0\n");
   EXPECT_EQ(column("state, wake = due, marked", "tea"), "0|1|0\n");
+  EXPECT_EQ(column("CAST(payload AS TEXT), owner IS NULL", "tea"), "for tea|1\n");
 
   for (const char* const name : {"calm", "busy", "cancelled"}) {
     schedule(name, std::chrono::seconds(0), "run");
   }
-  EXPECT_TRUE(eventually([&store] { return store->stats().begun == 3; }));
+  EXPECT_TRUE(eventually([&] { return store->stats().begun == 3 && fence_of_calm != 0; }));
+  const std::string owner = store->list("calm").timers.at(0).owner;
   schedule("busy", std::chrono::hours(1), "run", WF_TIMER_REPLACE);
   EXPECT_EQ(store->cancel("cancelled").verdict(), WFStoreVerdict::kRunning);
   EXPECT_EQ(column("state, attempts, marked", "calm"), "1|1|0\n");
+  EXPECT_EQ(column("CAST(owner AS TEXT), fence", "calm"),
+            owner + '|' + std::to_string(fence_of_calm) + '\n');
   EXPECT_EQ(column("state", "busy"), "1\n2\n");
   EXPECT_EQ(column("state, marked", "cancelled"), "1|1\n");
   EXPECT_EQ(column("(SELECT name FROM kinds WHERE id = kind)", "calm"), "run\n");
