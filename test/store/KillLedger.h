@@ -250,13 +250,15 @@ class KillLedger : public LedgerNotes {
       }
       kept.insert(timer);
     }
+    const LedgerDates dates(*this);
     for (const auto& [timer, starts] : all_starts()) {
       if (rules().undoes_other_receipts && kept.count(timer) == 0) continue;
       const Start& last =
           *std::max_element(starts.begin(), starts.end(),
                             [](const Start& a, const Start& b) { return a.fence < b.fence; });
       if (last.retries() && ended.count(timer) == 0 &&
-          !events().may_lose(last.process, last.now_us)) {
+          !events().may_lose(last.process, last.now_us) &&
+          !(is_series(timer.first) && dates.has_gone_back(timer.first, last))) {
         return text_of(timer) + " has asked for another run, and had none";
       }
     }

@@ -428,9 +428,33 @@ TEST_F(KillLedgerSeries, ASeriesThatIsGoneIsFound) {
   EXPECT_EQ(check("s y 45 350 350 60 1000 0\n", ""), "y recurs, and has not gone on");
 }
 
+// A run gives up, and a run of the timer that goes on asks for another one. A loss of power undoes
+// that, and the first timer runs for its date again.
+TEST(KillLedger, WhatCameAfterAFailureIsGoneIfThatIsUndone) {
+  const auto check_series = [](const std::string& runs) {
+    KillLedger ledger({});
+    ledger.read(
+        "? 3 1 schedule z 100 50 each\n! 3 1 50 file ok 60 \n"
+        "s z 60 100 100 70 1000 2\nd z 60 105 70\n"
+        "s z 61 150 150 71 1000 1\nd z 61 155 71\n");
+    ledger.read("e\n" + runs + "? 4 1 cancel z\n! 4 1 1410 file ok 0 won:60:2,\n");
+    return ledger.check();
+  };
+  EXPECT_EQ(check_series("s z 60 100 1300 72 1000 0\nd z 60 1305 72\n"
+                         "s z 60 150 1310 73 1000 0\nd z 60 1315 73\n"),
+            "");
+  // The first timer was retried, and the other one is lost.
+  EXPECT_EQ(check_series("s z 60 1290 1300 72 1000 0\nd z 60 1305 72\n"),
+            "z (61) has asked for another run, and had none");
+}
+
 TEST_F(KillLedgerSeries, AFailedTimerThatIsGoneIsFound) {
   EXPECT_EQ(check("s x 40 215 221 54 1000 0\n", ""),
             "x (40) has asked for another run, and had none");
+  EXPECT_EQ(
+      check("s x 41 200 200 52 1000 1\nd x 41 205 52\ns x 41 200 210 53 1000 0\nd x 41 215 53\n",
+            "s x 42 200 200 52 1000 1\nd x 42 205 52\n"),
+      "x (42) has asked for another run, and had none");
   EXPECT_EQ(check("! 3 2 220 file ok 1", "! 3 2 220 file ok 2"),
             "x was retried 2 times, and has failed 1");
 }

@@ -19,6 +19,8 @@ namespace store_test {
 // time. No process moves a series that others retry.
 class LedgerDates {
  public:
+  using Start = LedgerNotes::Start;
+
   explicit LedgerDates(const LedgerNotes& notes) : notes_(notes) {
     for (const auto& [id, request] : notes.all_requests()) {
       if (!notes.is_series(request.name)) continue;
@@ -55,6 +57,16 @@ class LedgerDates {
                        [due_us](const Request* move) { return move->due_us == due_us; });
   }
 
+  // Whether an earlier timer of the series has run for that date, or one before it, later than that
+  // run. So a loss of power has undone that it failed, and with it the timer that came after it.
+  bool has_gone_back(const std::string& name, const Start& start) const {
+    const Series& series = series_.at(name);
+    return std::any_of(series.runs.begin(), series.runs.end(), [&](const Run& run) {
+      return run.start->timer < start.timer && run.start->now_us > start.now_us &&
+             run.start->due_us <= start.due_us && is_date(series, run.start->due_us);
+    });
+  }
+
   // The first thing that is wrong, as in KillLedger.
   std::string check() const {
     for (const auto& [name, series] : series_) {
@@ -70,7 +82,6 @@ class LedgerDates {
 
  private:
   using Request = LedgerNotes::Request;
-  using Start = LedgerNotes::Start;
 
   struct Run {
     const Start* start;
