@@ -431,8 +431,8 @@ TEST_F(KillLedgerSeries, ASeriesThatIsGoneIsFound) {
 // A run gives up, and a run of the timer that goes on asks for another one. A loss of power undoes
 // that, and the first timer runs for its date again.
 TEST(KillLedger, WhatCameAfterAFailureIsGoneIfThatIsUndone) {
-  const auto check_series = [](const std::string& runs) {
-    KillLedger ledger({});
+  const auto check_series = [](const std::string& runs, bool undoes_runs = true) {
+    KillLedger ledger({.undoes_runs = undoes_runs, .lease_us = 1000});
     ledger.read(
         "? 3 1 schedule z 100 50 each\n! 3 1 50 file ok 60 \n"
         "s z 60 100 100 70 1000 2\nd z 60 105 70\n"
@@ -443,6 +443,10 @@ TEST(KillLedger, WhatCameAfterAFailureIsGoneIfThatIsUndone) {
   EXPECT_EQ(check_series("s z 60 100 1300 72 1000 0\nd z 60 1305 72\n"
                          "s z 60 150 1310 73 1000 0\nd z 60 1315 73\n"),
             "");
+  EXPECT_EQ(check_series("s z 60 100 1300 72 1000 0\nd z 60 1305 72\n"
+                         "s z 60 150 1310 73 1000 0\nd z 60 1315 73\n",
+                         false),
+            "z (61) has asked for another run, and had none");
   // The first timer was retried, and the other one is lost.
   EXPECT_EQ(check_series("s z 60 1290 1300 72 1000 0\nd z 60 1305 72\n"),
             "z (61) has asked for another run, and had none");

@@ -60,6 +60,7 @@ class LedgerDates {
   // Whether an earlier timer of the series has run for that date, or one before it, later than that
   // run. So a loss of power has undone that it failed, and with it the timer that came after it.
   bool has_gone_back(const std::string& name, const Start& start) const {
+    if (!notes_.rules().undoes_runs) return false;
     const Series& series = series_.at(name);
     return std::any_of(series.runs.begin(), series.runs.end(), [&](const Run& run) {
       return run.start->timer < start.timer && run.start->now_us > start.now_us &&

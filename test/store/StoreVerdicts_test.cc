@@ -264,7 +264,9 @@ TEST_P(StoreVerdicts, ReplaceOfATimerThatNeverWasIsUnknownAndStoresTheNewOne) {
 
 TEST_P(StoreVerdicts, CancelOfAForgottenTimerIsUnknown) {
   const int64_t ended_us = forget("a");
-  expect_unknown(cancel("a"), ended_us);
+  const std::vector<WFStoreAnswer> answers = cancel("a");
+  expect_unknown(answers, ended_us);
+  EXPECT_EQ(answers.at(0).when.time_since_epoch(), std::chrono::microseconds(ended_us));
 }
 
 TEST_P(StoreVerdicts, RescheduleOfAForgottenTimerIsUnknownAndStoresNothing) {

@@ -250,8 +250,8 @@ TEST(StorePage, TheSqliteProgramReadsAndCopiesAStore) {
 TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   StoreUrl place;
   WFFacilities::WaitGroup end(1);
-  const auto store = place.open();
   std::atomic<uint64_t> fence_of_calm{0};
+  const auto store = place.open();
   store->handle("run", [&](WFStoredTimer* timer) {
     if (timer->name() == "calm") {
       fence_of_calm = timer->fence();
@@ -292,7 +292,7 @@ TEST(StorePage, TheTablesHaveWhatThePageExplains) {
   for (const char* const name : {"calm", "busy", "cancelled"}) {
     schedule(name, std::chrono::seconds(0), "run");
   }
-  EXPECT_TRUE(eventually([&] { return store->stats().begun == 3 && fence_of_calm != 0; }));
+  ASSERT_TRUE(eventually([&] { return store->stats().begun == 3 && fence_of_calm != 0; }));
   const std::string owner = store->list("calm").timers.at(0).owner;
   schedule("busy", std::chrono::hours(1), "run", WF_TIMER_REPLACE);
   EXPECT_EQ(store->cancel("cancelled").verdict(), WFStoreVerdict::kRunning);
