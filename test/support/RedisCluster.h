@@ -107,8 +107,12 @@ class RedisCluster {
     const size_t from = owner_of(slot);
     if (from == to) return;
     const std::string number = std::to_string(slot);
-    tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]});
-    tell_until_ok(from, {"CLUSTER", "SETSLOT", number, "MIGRATING", ids_[to]});
+    const std::vector<std::string> importing = {"CLUSTER", "SETSLOT", number, "IMPORTING",
+                                                ids_[from]};
+    const std::vector<std::string> migrating = {"CLUSTER", "SETSLOT", number, "MIGRATING",
+                                                ids_[to]};
+    tell_until_ok(to, importing);
+    tell_until_ok(from, migrating);
     for (;;) {
       // One at a time, so that there is something in between to be met.
       const auto keys = run(nodes_[from].url(), {"CLUSTER", "GETKEYSINSLOT", number, "1"}).value;
@@ -116,9 +120,16 @@ class RedisCluster {
         continue;  // a busy node has not answered: it may still hold keys, and would refuse to part
       }
       if (keys.arr_size() == 0) break;
-      // If it fails, the key is moved in the next round.
-      run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
-                               keys[0].string_value(), "0", "5000"});
+      const std::string answer =
+          run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
+                                   keys[0].string_value(), "0", "5000"})
+              .text;
+      if (answer != "OK") {
+        // The key is moved in the next round. A node that hears late of an earlier move may have
+        // forgotten that this one is under way, and would refuse the key for ever.
+        run(nodes_[to].url(), importing);
+        run(nodes_[from].url(), migrating);
+      }
     }
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     for (size_t i = 0; i < masters_; i++) {
