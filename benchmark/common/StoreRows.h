@@ -176,13 +176,15 @@ void run_share(Store& store, const Options& options) {
 }
 
 // Stores timers until the log has reached the size at which it begins anew, as it has in a store
-// that has run for a while. As long as a file grows, each sync takes longer.
+// that has run for a while. As long as a file grows, each sync takes longer. A store without a log
+// gets one timer.
 template <class Store>
 void use_whole_log(Store& store, size_t callers) {
   constexpr size_t kStep = 1'000;
   constexpr size_t kMost = 20'000;  // a log may have no such size
-  int64_t before = -1;
-  for (size_t n = 0; n < kMost && store.log_bytes() > before; n += kStep) {
+  store.schedule(kNumbersOfProcess, 1, 1, Due::kLater);
+  int64_t before = 0;
+  for (size_t n = 1; n < kMost && store.log_bytes() > before; n += kStep) {
     before = store.log_bytes();
     store.schedule(kNumbersOfProcess + n, kStep, callers, Due::kLater);
   }
