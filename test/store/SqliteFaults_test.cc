@@ -336,6 +336,21 @@ TEST_P(SqliteFaults, AReadOnlyDiskEndsWithEROFSAndLosesNothing) {
   EXPECT_EQ(ledger.check_runs(*backend), "");
 }
 
+// Stores large timers, so that the log is copied, until one ends with EIO. Returns how many did
+// not.
+uint64_t store_until_it_fails(workflow::StoreBackend& backend, const SetClock& clock) {
+  workflow::ScheduleRequest request = schedule("tea", clock.us);
+  request.spec.payload.assign(65536, 'p');
+  uint64_t stored = 0;
+  EXPECT_TRUE(eventually([&] {
+    workflow::StoreFailure failure;
+    carry_out(backend, request, 0, 1, &failure);
+    stored += failure.error == 0 ? 1 : 0;
+    return failure.error == EIO;
+  }));
+  return stored;
+}
+
 // The thread for checkpoints meets it between requests.
 TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
   for (const int system_error : {ENOSPC, EBUSY}) {
@@ -351,15 +366,7 @@ TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
       errno = system_error;
       return operation == FaultVfs::kTruncate ? SQLITE_IOERR_TRUNCATE : SQLITE_OK;
     });
-    workflow::ScheduleRequest request = schedule("tea", clock.us);
-    request.spec.payload.assign(65536, 'p');
-    uint64_t stored = 0;
-    EXPECT_TRUE(eventually([&] {
-      workflow::StoreFailure failure;
-      carry_out(*backend, request, 0, 1, &failure);
-      stored += failure.error == 0 ? 1 : 0;
-      return failure.error == EIO;
-    }));
+    const uint64_t stored = store_until_it_fails(*backend, clock);
     std::string message;
     vfs.set_fault(nullptr);
     EXPECT_EQ(backend->reopen(&message), 0) << message;
@@ -380,15 +387,7 @@ TEST_P(SqliteFaults, AFailedSyncOfTheFileFailsTheStoreForEachErrno) {
     auto backend = open_backend(path, options_of(clock), settings);
     ASSERT_TRUE(backend);
     vfs.fail_syncs_of(path, system_error);
-    workflow::ScheduleRequest request = schedule("tea", clock.us);
-    request.spec.payload.assign(65536, 'p');
-    uint64_t stored = 0;
-    EXPECT_TRUE(eventually([&] {
-      workflow::StoreFailure failure;
-      carry_out(*backend, request, 0, 1, &failure);
-      stored += failure.error == 0 ? 1 : 0;
-      return failure.error == EIO;
-    }));
+    const uint64_t stored = store_until_it_fails(*backend, clock);
     EXPECT_GT(vfs.failed_syncs(), 0);
     EXPECT_GT(stored, 0U);
     // What was copied may not be on the disk. So all of it is copied again before the store is
