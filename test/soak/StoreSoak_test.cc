@@ -11,9 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "soak/LoadLedger.h"
 #include "support/Eventually.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
@@ -95,7 +97,7 @@ bool is_flat_at(const Place& place, long before_kib, long after_kib) {
 }
 
 // Timers that come and go at a rate. Nine of ten are due in an hour and are cancelled a little
-// later, and one is due soon and runs.
+// later, and one is due soon and runs. A ledger judges what the store says and does.
 class Load {
  public:
   // Operations per second.
@@ -103,12 +105,22 @@ class Load {
   // So many timers wait to be cancelled.
   static constexpr size_t kStored = 1'000;
 
-  // No more operations than `max_under_way` are under way: a slow machine has a lower rate.
-  Load(WFTimerStore& store, int64_t max_under_way) : store_(store), max_under_way_(max_under_way) {
+  // At most `max_under_way` operations are under way at a time, so a slow machine has a lower rate.
+  // The load has to end within `longest`.
+  Load(WFTimerStore& store, int64_t max_under_way, seconds longest)
+      : store_(store),
+        max_under_way_(max_under_way),
+        // A timer takes two operations, or one if it runs.
+        ledger_(static_cast<size_t>(longest.count() * kRate * 6 / 10)) {
     WFStoreHandlerOptions options;
     options.max_running = 1000;
     store_.handle(
-        "load", [this](WFStoredTimer*) { begun++; }, options);
+        "load",
+        [this](WFStoredTimer* timer) {
+          ledger_.has_started(number_of(timer->name()), timer->attempt());
+          begun++;
+        },
+        options);
   }
 
   // What is to be done by now, since the last call.
@@ -144,29 +156,47 @@ class Load {
     }
   }
 
-  std::atomic<int64_t> scheduled{0}, soon{0}, begun{0}, cancelled{0}, wrong{0}, operations{0};
+  // The memory of the process without that of the ledger.
+  long resident_kib() const {
+    return test_support::resident_kib() - static_cast<long>(ledger_.kib());
+  }
+  std::string first_fault() const { return ledger_.first_fault(); }
+
+  std::atomic<int64_t> scheduled{0}, soon{0}, begun{0}, cancelled{0}, operations{0};
   std::atomic<int64_t> under_way{0};
 
  private:
+  static constexpr std::string_view kPrefix = "load ";
+
+  static std::string name_of(size_t number) {
+    return std::string(kPrefix) + std::to_string(number);
+  }
+  static size_t number_of(const std::string& name) {
+    return std::stoull(name.substr(kPrefix.size()));
+  }
+
   void schedule_one() {
-    const int64_t number = ++number_;
-    const bool is_soon = number % 10 == 0;
-    const std::string name = "load " + std::to_string(number);
+    ASSERT_FALSE(ledger_.is_full());
+    constexpr milliseconds kSoon{100};
+    const size_t number = ledger_.begin(kSoon);
+    const bool is_soon = soak::LoadLedger::is_soon(number);
     under_way++;
     WFStoreTimer timer;
-    timer.name = name;
-    timer.due = is_soon ? std::chrono::nanoseconds(milliseconds(100)) : hours(1);
+    timer.name = name_of(number);
+    timer.due = is_soon ? std::chrono::nanoseconds(kSoon) : hours(1);
     timer.kind = "load";
     timer.payload = std::string(100, 'p');
     store_
         .create_schedule_task(timer,
-                              [this, name, is_soon](WFStoreTask* task) {
-                                wrong += task->result().ok() ? 0 : 1;
+                              [this, number, is_soon](WFStoreTask* task) {
+                                if (task->result().ok()) {
+                                  ledger_.is_stored(number);
+                                }
                                 scheduled++;
                                 soon += is_soon ? 1 : 0;
                                 if (!is_soon) {
                                   const std::lock_guard lock(mutex_);
-                                  stored_.push_back(name);
+                                  stored_.push_back(number);
                                 }
                                 end_one();
                               })
@@ -175,18 +205,20 @@ class Load {
 
   // False if there are not more than so many.
   bool cancel_one(size_t more_than) {
-    std::string name;
+    size_t number = 0;
     {
       const std::lock_guard lock(mutex_);
       if (stored_.size() <= more_than) return false;
-      name = std::move(stored_.front());
+      number = stored_.front();
       stored_.pop_front();
     }
     under_way++;
     store_
-        .create_cancel_task(name,
-                            [this](WFStoreTask* task) {
-                              wrong += task->result().verdict() == WFStoreVerdict::kWon ? 0 : 1;
+        .create_cancel_task(name_of(number),
+                            [this, number](WFStoreTask* task) {
+                              if (task->result().verdict() == WFStoreVerdict::kWon) {
+                                ledger_.is_cancelled(number);
+                              }
                               cancelled++;
                               end_one();
                             })
@@ -201,11 +233,11 @@ class Load {
 
   WFTimerStore& store_;
   const int64_t max_under_way_;
-  int64_t number_ = 0;
+  soak::LoadLedger ledger_;
   double owed_ = 0;
   steady_clock::time_point last_ = steady_clock::now();
   std::mutex mutex_;
-  std::deque<std::string> stored_;
+  std::deque<size_t> stored_;
 };
 
 // The largest value of a part of the samples.
@@ -228,7 +260,9 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
   const std::unique_ptr<WFTimerStore> store(WFTimerStore::open(place.url(), options, &message));
   ASSERT_TRUE(store) << message;
   // Few for a Redis, or the number of timers would vary by more than what is looked for.
-  Load load(*store, place.is_redis() ? 500 : 5'000);
+  // Until it is full, while it is measured, and until everything has ended.
+  const seconds longest = std::chrono::ceil<seconds>(time + 2 * test_support::kPatience);
+  Load load(*store, place.is_redis() ? 500 : 5'000, longest);
   std::vector<long> memory_kib;
   std::vector<long> place_kib;
   std::vector<long> log_kib;
@@ -242,7 +276,7 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
     load.go_on();
     std::this_thread::sleep_for(milliseconds(1));
     if (steady_clock::now() - begin >= time * next / 40) {
-      memory_kib.push_back(test_support::resident_kib());
+      memory_kib.push_back(load.resident_kib());
       place_kib.push_back(place.kib());
       log_kib.push_back(place.log_kib());
       next++;
@@ -265,12 +299,13 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
       static_cast<long long>(load.cancelled), static_cast<long long>(load.begun),
       largest(memory_kib, 1, 4), largest(memory_kib, 3, 4), largest(place_kib, 1, 4),
       largest(place_kib, 3, 4), largest(log_kib, 1, 4), largest(log_kib, 3, 4));
-  EXPECT_EQ(load.wrong, 0);
+  EXPECT_EQ(load.first_fault(), "");
   EXPECT_EQ(load.scheduled, load.cancelled + load.begun);
   EXPECT_GT(load.cancelled, 500);
+  EXPECT_GE(load.cancelled * 10, load.scheduled * 9);
   if (is_long() && !test_support::kSanitized) {
-    // What is flat at a trickle says little. Slow disks have half of the rate.
-    EXPECT_GT(rate, Load::kRate / 2);
+    // What is flat at a trickle says little.
+    EXPECT_GE(rate, Load::kRate * 95 / 100);
   }
   EXPECT_TRUE(test_support::is_flat(largest(memory_kib, 1, 4), largest(memory_kib, 3, 4)));
   EXPECT_TRUE(is_flat_at(place, largest(place_kib, 1, 4), largest(place_kib, 3, 4)));
@@ -354,8 +389,10 @@ TEST_P(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
   std::printf("%lld overdue, of which %lld had begun; new timers late by %.1f ms, p99 %.1f ms\n",
               static_cast<long long>(count), static_cast<long long>(begun), late_ms[kFresh / 2],
               late_ms[kFresh - 1]);
-  // A small part of what the overdue ones take. How late a timer is on a machine that does
-  // nothing else is measured by the benchmarks.
+  // The overdue ones together take many seconds. How late a timer is on a machine that does nothing
+  // else is measured by the benchmarks.
+  EXPECT_LT(late_ms[kFresh / 2], 20);
+  EXPECT_LT(late_ms[kFresh * 9 / 10], 100);
   EXPECT_LT(late_ms[kFresh - 1], 1000);
   EXPECT_GT(begun, 0);
   EXPECT_LT(begun, count);
