@@ -302,30 +302,14 @@ void RedisPipeline::lost(int state, int error) {
     if (!closing_) {
       pause = std::max(pause_ms_, 1);
       pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
-      timers_++;  // close() waits for it
-      running_ = false;
     }
-  }
-  if (pause == 0) {
-    drop_waiting();
-    MutexLock lock(mutex_);
+    following_++;
     running_ = false;
-    changed_.notify_all();
-    return;
   }
-  switch (begin_timer(pause)) {
-    case Begun::kYes:
-      break;
-    case Begun::kClosing:
-      drop_waiting();
-      break;
-    case Begun::kNoMemory:
-      connect();
-      break;
+  if (pause > 0 && begin_timer(pause) == Begun::kNoMemory) {
+    connect();
   }
-  MutexLock lock(mutex_);
-  timers_--;
-  changed_.notify_all();
+  end_following();
 }
 
 void RedisPipeline::connect() {
@@ -345,7 +329,7 @@ RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
       return Begun::kClosing;  // close() would not find the timer
     }
     number = ++timer_number_;
-    timers_++;
+    following_++;
   }
   WFTimerTask* task = nullptr;
   WFTimerHandle handle;
@@ -362,9 +346,7 @@ RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
     if (task) {
       task->dismiss();
     }
-    MutexLock lock(mutex_);
-    timers_--;
-    changed_.notify_all();
+    end_following();
     return Begun::kNoMemory;
   }
   {
@@ -379,19 +361,29 @@ RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
   return Begun::kYes;
 }
 
-void RedisPipeline::drop_waiting() {
-  for (;;) {
-    Callback callback;
-    {
-      MutexLock lock(mutex_);
-      if (!closing_ || entries_.empty()) return;
-      callback = std::move(entries_.front());
-      entries_.pop_front();
+void RedisPipeline::end_following() {
+  bool drops = false;
+  {
+    MutexLock lock(mutex_);
+    if (closing_ && !running_ && !dropping_) {
+      dropping_ = drops = true;
       chunks_.clear();
       unsent_bytes_ = 0;
     }
+  }
+  while (drops) {
+    Callback callback;
+    {
+      MutexLock lock(mutex_);
+      if (entries_.empty()) break;
+      callback = std::move(entries_.front());
+      entries_.pop_front();
+    }
     callback(ending());
   }
+  MutexLock lock(mutex_);
+  following_--;
+  changed_.notify_all();
 }
 
 RedisPipeline::Outcome RedisPipeline::ending() const {
@@ -436,17 +428,7 @@ void RedisPipeline::time_passed(uint64_t timer, int state, int error) {
   } else if (next_ms > 0 && begin_timer(next_ms) == Begun::kNoMemory) {
     cancel_link(ENOMEM);
   }
-  bool is_over = false;
-  {
-    MutexLock lock(mutex_);
-    is_over = !running_;  // otherwise lost() comes
-  }
-  if (is_over) {
-    drop_waiting();
-  }
-  MutexLock lock(mutex_);
-  timers_--;
-  changed_.notify_all();
+  end_following();
 }
 
 void RedisPipeline::cancel_link(int reason) {
@@ -475,7 +457,7 @@ void RedisPipeline::close() {
   cancel_link(ECANCELED);
   BlockingScope blocking;
   MutexLock lock(mutex_);
-  while (running_ || cancelling_ || timers_ > 0) {
+  while (running_ || cancelling_ || following_ > 0) {
     changed_.wait(mutex_);
   }
 }

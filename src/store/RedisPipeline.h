@@ -23,11 +23,10 @@ namespace workflow {
 // is posted meanwhile waits for the next attempt. A command whose connection could not be made or
 // was lost is never sent again by the pipeline; its outcome says whether it may have been executed.
 //
-// Threads: any thread may call post(). The callbacks of a pipeline run one at a time, unless
-// close() comes in a pause: two handlers may end what was posted in it. A reply is passed on by the
-// poller's thread, and the loss of a connection by a handler thread. So callbacks must not block or
-// call user code. Each is called once, before close() returns, and never inside post(). A callback
-// may call post(), but not close().
+// Threads: any thread may call post(). The callbacks of a pipeline run one at a time. A reply is
+// passed on by the poller's thread, and the loss of a connection by a handler thread. So callbacks
+// must not block or call user code. Each is called once, before close() returns, and never inside
+// post(). A callback may call post(), but not close().
 //
 // Order: mutex_, then the Channel lock of the connection.
 //
@@ -39,8 +38,11 @@ namespace workflow {
 //    true the connection stays the same, so that ask_to_send() may be called under mutex_.
 // 3. If connected_ is true and chunks_ is not empty, asked_ is true, and the poller's thread will
 //    take the chunks: no post is left behind.
-// 4. The pipeline ends after three things: the exchange (running_), the timer (timers_), and a
-//    canceller (cancelling_). close() waits for all of them.
+// 4. The pipeline ends after three things: the exchange (running_), what follows an exchange or a
+//    timer (following_), and a canceller (cancelling_). close() waits for all of them.
+// 5. While running_ is true, only the exchange ends commands. When closing_ is true and running_ is
+//    false, both stay so, nothing is posted any more, and one thread ends what is left: the one
+//    that has set dropping_.
 class RedisPipeline {
  public:
   struct Options {
@@ -118,9 +120,9 @@ class RedisPipeline {
   Begun begin_timer(int64_t delay_ms);
   void time_passed(uint64_t timer, int state, int error);
   Callback take_first();
-  // Ends what was posted during a pause or an end, if nothing will connect any more. The caller is
-  // what close() waits for.
-  void drop_waiting();
+  // The last step of what following_ counts. Ends what was posted during a pause or an end, if
+  // nothing will connect any more and no other thread does so.
+  void end_following();
   bool is_overdue() const WF_REQUIRES(mutex_);
   int64_t now_ms() const;
 
@@ -138,7 +140,9 @@ class RedisPipeline {
   bool closing_ WF_GUARDED_BY(mutex_) = false;
   bool running_ WF_GUARDED_BY(mutex_) = false;
   bool cancelling_ WF_GUARDED_BY(mutex_) = false;
-  int timers_ WF_GUARDED_BY(mutex_) = 0;
+  bool dropping_ WF_GUARDED_BY(mutex_) = false;
+  // Timers whose callback has not returned, and lost() after it has cleared running_.
+  int following_ WF_GUARDED_BY(mutex_) = 0;
   WFTimerHandle timer_ WF_GUARDED_BY(mutex_);
   // How the only connection has ended; SUCCESS before that.
   int end_state_ WF_GUARDED_BY(mutex_) = WFT_STATE_SUCCESS;

@@ -119,8 +119,7 @@ int parse_url(const std::string& url, RedisStorePlace* place, std::string* messa
     begin = end + 1;
   }
   const std::string server_url = url.substr(0, mark) + rest;
-  const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
-  if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
+  if (url.starts_with("redis+cluster://") || url.starts_with("rediss+cluster://")) {
     place->kind = RedisStorePlace::Kind::kCluster;
     return parse_cluster(server_url, place, message);
   }

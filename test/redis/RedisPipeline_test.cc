@@ -337,11 +337,15 @@ TEST(RedisPipeline, CloseAtAnyMomentLosesNoCallback) {
     auto pipeline = std::make_unique<RedisPipeline>(
         parsed(round % 4 == 0 ? "redis+unix:///nonexistent/redis.sock" : server.url()), options);
     std::atomic<int> outcomes{0};
+    std::atomic<bool> inside{false};
     int posted = 0;
     for (int i = 0; i < round % 50; i++) {
-      posted +=
-          pipeline->post(command({"PING"}), [&](RedisPipeline::Outcome&&) { outcomes++; }) == 0 ? 1
-                                                                                                : 0;
+      const int refused = pipeline->post(command({"PING"}), [&](RedisPipeline::Outcome&&) {
+        EXPECT_FALSE(inside.exchange(true)) << "callbacks run one at a time";
+        outcomes++;
+        inside = false;
+      });
+      posted += refused == 0 ? 1 : 0;
       if (i % 16 == 15) {
         std::this_thread::yield();
       }
