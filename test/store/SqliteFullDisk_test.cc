@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -13,8 +14,11 @@
 #include <vector>
 
 #include "store/FaultVfs.h"
+#include "store/SqliteLedger.h"
 #include "support/Eventually.h"
+#include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
+#include "support/TestSeed.h"
 
 // A disk of a few megabytes, on which all files of the store are, and what its reserve is good for.
 
@@ -236,6 +240,89 @@ TEST_P(SqliteFullDisk, WhenTheReserveIsUsedUpEndsAreRefusedAndNothingIsLost) {
   expect_exact();
 }
 
+// A history on a disk that has no more room from one of its writes on, and its judge.
+class SqliteFullFrom : public LayoutTest {
+ protected:
+  // The write that comes after `writes` others that make a file larger is the first without room.
+  // Returns whether there was one.
+  bool play_full_from(int64_t writes);
+
+  uint64_t refused_ = 0;          // schedules, because of the disk
+  uint64_t ended_when_full_ = 0;  // cancels and runs, in the room of the reserve
+};
+
+bool SqliteFullFrom::play_full_from(int64_t writes) {
+  SCOPED_TRACE("full after " + std::to_string(writes));
+  constexpr int64_t kLarge = 256 * 1024 * 1024;
+  constexpr int kSteps = 16;
+  TestRandom random(7);  // the same history each time
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  SqliteLedger ledger(random);
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  settings.reserve_bytes = 262'144;
+  settings.free_bytes = [&vfs](const std::string&) { return vfs.free_bytes(); };
+  vfs.set_disk(directory.path("."), kLarge);
+  std::atomic<bool> is_full{false};
+  vfs.set_fault([&, writes](FaultVfs::Operation operation, bool extends) mutable {
+    if (operation == FaultVfs::kWrite && extends && writes-- == 0) {
+      vfs.resize_disk(kLarge - vfs.free_bytes());
+      is_full = true;
+    }
+    return SQLITE_OK;
+  });
+  std::unique_ptr<workflow::StoreBackend> backend;
+  const auto open = [&] {
+    backend.reset();
+    int error = 0;
+    std::string message;
+    backend = open_backend(directory.path("timers"), options_of(clock), settings, &message, &error);
+    if (!backend) {
+      EXPECT_EQ(error, ENOSPC) << message;
+      EXPECT_TRUE(is_full);
+      vfs.resize_disk(kLarge);
+      backend = open_backend(directory.path("timers"), options_of(clock), settings, &message);
+    }
+    EXPECT_TRUE(backend) << message;
+    return backend != nullptr;
+  };
+  if (!open()) return false;
+  for (int i = 0; i < kSteps; i++) {
+    const bool was_full = is_full;
+    const uint64_t ended_before = ledger.ended();
+    EXPECT_TRUE(ledger.step(*backend)) << "a full disk fails no store";
+    ended_when_full_ += was_full ? ledger.ended() - ended_before : 0;
+    if (i == kSteps / 2 && !open()) return false;
+    clock.us += random.one_in(6) ? 2 * kLeaseUs : kSecondUs;
+  }
+  refused_ += ledger.errors(ENOSPC);
+  EXPECT_EQ(ledger.refused_ends(), 0U);
+  EXPECT_EQ(ledger.check(*backend), "");
+  // There is room again.
+  const bool was_full = is_full;
+  vfs.set_fault(nullptr);
+  vfs.resize_disk(kLarge);
+  if (!open()) return false;
+  EXPECT_EQ(ledger.check(*backend), "");
+  clock.us += 1'000'000 * kSecondUs;
+  EXPECT_EQ(ledger.check_runs(*backend), "");
+  return was_full;
+}
+
+TEST_P(SqliteFullFrom, AnyWriteOnNothingIsLost) {
+  const bool all = env_number("WORKFLOW_STORE_ALL_FAULTS", 0) != 0;
+  int64_t writes = 0;
+  while (play_full_from(writes) && !HasFailure()) {
+    writes += all ? 1 : kSanitized ? 7 : 2;
+  }
+  EXPECT_GT(writes, 20);
+  EXPECT_GT(refused_, 20U);
+  EXPECT_GT(ended_when_full_, 20U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SqliteFullFrom, sqlite_layouts(), layout_name);
 INSTANTIATE_TEST_SUITE_P(Each, SqliteFullDisk, sqlite_layouts(), layout_name);
 INSTANTIATE_TEST_SUITE_P(Each, SqliteFullDiskShared, testing::Values(SqliteLayout::kShared),
                          layout_name);

@@ -173,6 +173,22 @@ TEST_F(SqliteOpen, ALaterLayoutIsRefusedAndAnEarlierOneIsNone) {
   EXPECT_EQ(open(), 0);
 }
 
+TEST_F(SqliteOpen, ALaterLayoutIsRefusedWithOneOwner) {
+  const auto opens = [this](const std::string& parameters) {
+    int error = 0;
+    workflow::open_sqlite_backend(path_ + parameters, options_, &error, &message_);
+    return error;
+  };
+  ASSERT_EQ(opens("?layout=owned"), 0) << message_;
+  change("PRAGMA user_version = 3");
+  for (const char* parameters : {"?layout=owned", ""}) {
+    EXPECT_EQ(opens(parameters), ENOTSUP) << parameters;
+    EXPECT_TRUE(says("later")) << message_;
+  }
+  change("PRAGMA user_version = 2");
+  EXPECT_EQ(opens("?layout=owned"), 0) << message_;
+}
+
 TEST_F(SqliteOpen, AStoreWithoutATableIsDamaged) {
   ASSERT_EQ(open(), 0);
   backend_.reset();
