@@ -39,6 +39,7 @@ bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& fro
   slots->ids.clear();
   slots->owners.assign(kCount, -1);
   if (!reply.is_array()) return false;
+  int64_t slots_left = kCount;  // no slot is in two ranges
   for (size_t i = 0; i < reply.arr_size(); i++) {
     const protocol::RedisValue& range = reply[i];
     if (range.arr_size() < 3 || !range[0].is_int() || !range[1].is_int() ||
@@ -52,6 +53,8 @@ bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& fro
         port > 65535) {
       return false;
     }
+    slots_left -= last - first + 1;
+    if (slots_left < 0) return false;
     RedisUrl::Server master;
     master.host = range[2][0].is_nil() ? "" : range[2][0].string_value();
     if (master.host == "?") {

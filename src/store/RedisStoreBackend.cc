@@ -19,6 +19,12 @@ bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
 }
 
+// Whether a server may say that so many seconds have passed since 1970. Lua counts microseconds
+// exactly up to 2^53, which is in the year 2255.
+bool is_time(int64_t seconds) {
+  return seconds > 0 && seconds < (int64_t{1} << 53) / kUsPerSec;
+}
+
 }  // namespace
 
 std::unique_ptr<RedisStoreBackend> RedisStoreBackend::open(const std::string& url,
@@ -109,9 +115,10 @@ int RedisStoreBackend::load_scripts(std::string* message) {
     }
     script_sha_ = replies[0].value.string_value();
     full_script_sha_ = replies[1].value.string_value();
-    if (replies[2].value.arr_size() == 2) {
-      const int64_t seconds = redis_store_number(replies[2].value, 0);
-      learn_time(*node, replies[2], seconds * kUsPerSec + redis_store_number(replies[2].value, 1));
+    const int64_t seconds = redis_store_number(replies[2].value, 0);
+    const int64_t rest_us = redis_store_number(replies[2].value, 1);
+    if (is_time(seconds) && rest_us >= 0 && rest_us < kUsPerSec) {
+      learn_time(*node, replies[2], seconds * kUsPerSec + rest_us);
     }
   }
   return 0;
@@ -419,7 +426,7 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
   const int64_t server_us = redis_store_number(reply.value, 0);
   // The time, the progress and the highest number come before the answers.
   const size_t parts = reply.value.arr_size();
-  if (parts < 4 || parts > lane.under_way + 3 || server_us == 0) {
+  if (parts < 4 || parts > lane.under_way + 3 || !is_time(server_us / kUsPerSec)) {
     fail(EILSEQ, asked.node->link.name() + ": a reply makes no sense");
     fail_lane(lane, true);
     return false;

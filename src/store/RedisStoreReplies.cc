@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +27,10 @@ class Elements {
   Elements(const RedisValue& value, size_t shard, size_t shards)
       : value_(value), shard_(shard), shards_(shards), good_(value.is_array()) {}
 
+  // Whether a script can have counted so far, or given out that number: Lua counts exactly up to
+  // 2^53.
+  static bool is_count(int64_t number) { return number >= 0 && number <= int64_t{1} << 53; }
+
   bool good() const { return good_; }
   bool more() const { return good_ && next_ < value_.arr_size(); }
 
@@ -40,23 +46,30 @@ class Elements {
   }
   uint64_t count() {
     const RedisValue& number = value();
-    good_ = good_ && number.is_int() && number.int_value() >= 0;
+    good_ = good_ && number.is_int() && is_count(number.int_value());
     return static_cast<uint64_t>(number.int_value());
   }
-  // As an integer or in decimal digits; an empty text is 0.
-  int64_t number() {
+  // As an integer or in decimal digits; an empty text is 0. Times and lengths of time are never
+  // negative. A number below `least` is bad, and then this returns 0.
+  int64_t number(int64_t least = 0) {
     const RedisValue& value = this->value();
-    if (value.is_int()) return value.int_value();
-    good_ = good_ && value.is_string();
-    const std::string digits = value.string_value();
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    good_ =
-        good_ && (digits.empty() || (error == std::errc() && end == digits.data() + digits.size()));
-    return digits.empty() ? 0 : number;
+    int64_t number = value.int_value();
+    if (!value.is_int()) {
+      good_ = good_ && value.is_string();
+      const std::string digits = value.string_value();
+      const char* const digits_end = digits.data() + digits.size();
+      const auto [end, error] = std::from_chars(digits.data(), digits_end, number);
+      good_ = good_ && (digits.empty() || (error == std::errc() && end == digits_end));
+    }
+    good_ = good_ && number >= least;
+    return good_ ? number : 0;
   }
   // The number of a timer or a fence, as it is outside; 0 if there is none.
-  uint64_t global() { return global(this->number()); }
+  uint64_t global() {
+    const int64_t number = this->number();
+    good_ = good_ && is_count(number);
+    return global(number);
+  }
   uint64_t global(int64_t number) const {
     return number == 0 ? 0 : static_cast<uint64_t>(number) * shards_ + shard_;
   }
@@ -132,7 +145,7 @@ bool read_answer(const Elements& around, const RedisValue& value, WFStoreAnswer*
   if (value.is_int()) {
     answer->verdict = WFStoreVerdict::kWon;
     answer->timer = around.global(value.int_value());
-    return value.int_value() > 0;
+    return value.int_value() > 0 && Elements::is_count(value.int_value());
   }
   Elements elements = around.of(value);
   bool good = read_word(kVerdicts, elements.text(), &answer->verdict);
@@ -157,7 +170,7 @@ bool read_result(const Elements& around, char letter, const RedisValue& value,
     } else {
       return read_answer(around, value, &result->answers.emplace_back());
     }
-    return value.int_value() >= 0;
+    return Elements::is_count(value.int_value());
   }
   Elements elements = around.of(value);
   const bool good = read_failure(elements.text(), failure);
@@ -201,7 +214,7 @@ class Answers {
       const int64_t lease_end_us = in_store_time(reply.number(), part.ahead_us);
       while (claimed.more()) {
         ClaimRequest::Claimed& one = what.claimed.emplace_back();
-        if (!read_claimed(claimed.array(), &one)) return false;
+        if (!read_claimed(claimed.array(), &one) || !asks_for(what, one.spec.kind)) return false;
         one.lease_end_us = lease_end_us;
       }
       if (!reply.good() || !claimed.good()) return false;
@@ -266,7 +279,7 @@ class Answers {
   bool operator()(CountRequest& what) {
     return std::all_of(parts_.begin(), parts_.end(), [&what](const RedisStorePart& part) {
       what.count += static_cast<uint64_t>(part.reply.int_value());
-      return part.reply.is_int();
+      return part.reply.is_int() && Elements::is_count(part.reply.int_value());
     });
   }
   bool operator()(ListRequest& what) {
@@ -334,6 +347,12 @@ class Answers {
     return server_us == kNeverUs ? kNeverUs : server_us - ahead_us;
   }
 
+  // An engine has no handler for another kind.
+  static bool asks_for(const ClaimRequest& claim, const std::string& kind) {
+    return std::any_of(claim.kinds.begin(), claim.kinds.end(),
+                       [&kind](const ClaimRequest::Kind& asked) { return asked.name == kind; });
+  }
+
   static bool read_claimed(Elements elements, ClaimRequest::Claimed* claimed) {
     claimed->run.timer = elements.global();
     claimed->run.fence = elements.global();
@@ -346,7 +365,7 @@ class Answers {
     if (elements.more()) {
       claimed->attempts = static_cast<unsigned>(elements.count());
       claimed->spec.repeat = elements.text();
-      claimed->spec.skip_after_us = elements.number();
+      claimed->spec.skip_after_us = elements.number(std::numeric_limits<int64_t>::min());
     }
     return elements.good();
   }

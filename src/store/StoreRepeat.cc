@@ -60,7 +60,8 @@ std::optional<StoreRepeat> StoreRepeat::parse(const std::string& text) {
   }
   const std::optional<int64_t> period_us = number(take_word(rest));
   const std::optional<int64_t> first_us = number(take_word(rest));
-  if (kind != "every" || !period_us || *period_us <= 0 || !first_us) return std::nullopt;
+  if (kind != "every" || !period_us || *period_us <= 0) return std::nullopt;
+  if (!first_us || *first_us < 0) return std::nullopt;  // StoreDue makes none before 1970
   repeat.period_us_ = *period_us;
   repeat.first_us_ = *first_us;
   return repeat;

@@ -97,6 +97,27 @@ TEST(RedisSlots, AreThoseOfTheSpecification) {
   EXPECT_EQ(workflow::RedisSlots::of_key("{}123456789"), 0x079fU);  // an empty tag is none
 }
 
+// It would take long to read ranges without an end, as a hostile server may send them.
+TEST(RedisSlots, NoSlotIsInTwoRanges) {
+  const auto parses = [](std::vector<std::pair<int64_t, int64_t>> ranges) {
+    protocol::RedisValue reply;
+    reply.set_array(ranges.size());
+    for (size_t i = 0; i < ranges.size(); i++) {
+      reply[i].set_array(3);
+      reply[i][0].set_int(ranges[i].first);
+      reply[i][1].set_int(ranges[i].second);
+      reply[i][2].set_array(2);
+      reply[i][2][0].set_string("127.0.0.1");
+      reply[i][2][1].set_int(6379);
+    }
+    workflow::RedisSlots slots;
+    return workflow::RedisSlots::parse(reply, "127.0.0.1", &slots);
+  };
+  EXPECT_TRUE(parses({{0, 16383}}));
+  EXPECT_TRUE(parses({{0, 8000}, {8001, 16383}}));
+  EXPECT_FALSE(parses({{0, 16383}, {1, 1}}));
+}
+
 // What a node of a Cluster says: all slots are those of one master.
 struct NodeSays {
   std::string state;
