@@ -79,7 +79,8 @@ inline int64_t now_us() {
 // The file of a process. What was written is there however the process ends.
 class Notes {
  public:
-  Notes() : file_(::open(test_support::variable("LEDGER_NOTES").c_str(), kFlags, 0600)) {}
+  explicit Notes(const std::string& path = test_support::variable("LEDGER_NOTES"))
+      : file_(::open(path.c_str(), kFlags, 0600)) {}
   void write(const std::string& line) const {
     const std::string text = line + '\n';
     if (::write(file_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -122,7 +123,8 @@ inline std::string text_of(const WFStoreRequestId& id) {
   return std::to_string(id.session) + ' ' + std::to_string(id.number);
 }
 
-inline std::unique_ptr<WFTimerStore> open_store() {
+inline std::unique_ptr<WFTimerStore> open_store(
+    const std::string& url = test_support::variable("LEDGER_URL")) {
   WFStoreOptions options;
   options.lease = kLease;
   options.remembered = kRemembered;
@@ -133,7 +135,7 @@ inline std::unique_ptr<WFTimerStore> open_store() {
   std::unique_ptr<WFTimerStore> store;
   // A Redis may be replaced, or be silent for so long that it may have been.
   test_support::eventually([&] {
-    store.reset(WFTimerStore::open(test_support::variable("LEDGER_URL"), options, &message));
+    store.reset(WFTimerStore::open(url, options, &message));
     return store || errno != EAGAIN;
   });
   if (!store) {
@@ -146,6 +148,12 @@ inline std::unique_ptr<WFTimerStore> open_store() {
 // How the names of series begin, and those of timers of which a name has one.
 inline const std::string kSeries = "every/";
 inline const std::string kOnly = "one/";
+// How the names of timers begin that a script stores, and whose runs are to end in a certain way:
+// the first one asks for another, each gives up, or each takes so long that its lease is extended.
+// In the process of a script, no other runs end so.
+inline const std::string kAgain = "again/";
+inline const std::string kFails = "fails/";
+inline const std::string kSlow = "slow/";
 
 // Names of which runs have begun. Any thread.
 class Begun {
@@ -168,14 +176,23 @@ class Begun {
 inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullptr) {
   WFStoreHandlerOptions options;
   options.max_attempts = 0;
-  const auto run = [&notes, begun](WFStoredTimer* timer) {
+  const bool is_script = test_support::variable("LEDGER_PART") == "script";
+  const auto run = [&notes, begun, is_script](WFStoredTimer* timer) {
     // In this order: a lease that has not ended ends at their sum or later.
     const int64_t now = now_us();
     const int64_t left = timer->lease_left().count();
-    const bool retries = timer->attempt() == 1 && timer->timer() % 8 == 0;
-    const bool is_only = timer->name().compare(0, kOnly.size(), kOnly) == 0;
-    const bool is_series = timer->name().compare(0, kSeries.size(), kSeries) == 0;
-    const bool gives_up = !retries && !is_only && begun == nullptr && timer->fence() % 16 == 0;
+    const auto is_of = [timer](const std::string& beginning) {
+      return timer->name().compare(0, beginning.size(), beginning) == 0;
+    };
+    const auto has_turn = [is_script](uint64_t number, uint64_t each) {
+      return !is_script && number % each == 0;
+    };
+    const bool retries = timer->attempt() == 1 && (has_turn(timer->timer(), 8) || is_of(kAgain));
+    const bool is_only = is_of(kOnly);
+    const bool is_series = is_of(kSeries);
+    const bool is_slow = is_of(kSlow);
+    const bool gives_up =
+        !retries && !is_only && begun == nullptr && (has_turn(timer->fence(), 16) || is_of(kFails));
     const int64_t due =
         std::chrono::duration_cast<std::chrono::microseconds>(timer->due().time_since_epoch())
             .count();
@@ -201,14 +218,15 @@ inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullp
       }
     };
     leave();
-    if (is_only || is_series) {
+    if (is_only || is_series || is_slow) {
       const auto end = [&notes, leave, name = timer->name(), number = timer->timer(),
                         fence = timer->fence()](WFTimerTask*) {
         leave();
         notes.write("d " + name + ' ' + std::to_string(number) + ' ' + std::to_string(now_us()) +
                     ' ' + std::to_string(fence));
       };
-      series_of(timer)->push_back(WFTaskFactory::create_timer_task(0, 5'000'000, end));
+      series_of(timer)->push_back(
+          WFTaskFactory::create_timer_task(0, is_slow ? 400'000'000 : 5'000'000, end));
     } else if (!retries && !gives_up && timer->timer() % 4 == 1) {
       series_of(timer)->push_back(
           WFTaskFactory::create_timer_task(0, 5'000'000, [leave](WFTimerTask*) { leave(); }));
