@@ -289,8 +289,11 @@ bool StoreEngine::has_work() const {
     return waiting;  // what is asked for is carried out, but nothing else
   }
   if (failed_) return reopen_ || alarms_.must_set();
-  return waiting || look_ || alarms_.must_set() || (extend_ && runs_.any_known()) ||
-         (claim_ && runs_.takes_timers());
+  return waiting || alarms_.must_set() || asks_itself();
+}
+
+bool StoreEngine::asks_itself() const {
+  return look_ || (extend_ && runs_.any_known()) || (claim_ && runs_.takes_timers());
 }
 
 void StoreEngine::note_failure() {
@@ -320,16 +323,16 @@ void StoreEngine::fill(StoreGroup& group) {
     group.finishes.push_back(std::move(finishes_.front()));
     finishes_.pop_front();
   }
-  while (!damaged_ && !calls_.empty() && group.calls.size() < kGroup) {
+  // See rule 8: it is the turn of what the engine itself asks for.
+  const bool skips_calls = std::exchange(calls_worked_, false) && asks_itself();
+  while (!skips_calls && !damaged_ && !calls_.empty() && group.calls.size() < kGroup) {
     group.calls.push_back(std::move(calls_.front()));
     calls_.pop_front();
     if (!group.calls.back()->take()) {
       group.calls.pop_back();  // nobody waits for it any more
     }
   }
-  // After a failure the requests of users come first and alone: what the thread itself asks for may
-  // be what fails.
-  if (reopen_delay_us_ > 0 && !group.calls.empty()) return;
+  if (reopen_delay_us_ > 0 && !group.calls.empty()) return;  // it is the turn of the calls
   if (std::exchange(extend_, false) && runs_.any_known()) {
     group.extend.emplace().what = runs_.extend(group.extended);
   }
@@ -395,6 +398,7 @@ void StoreEngine::ask_again(StoreGroup& group) {
   if (!failed_ && (asks_for_more || (!runs_.takes_timers() && !runs_.any_known()))) {
     reopen_delay_us_ = 0;  // all that it is used for works again
   }
+  calls_worked_ = reopen_delay_us_ > 0 && !failed_ && !group.calls.empty();
 }
 
 void StoreEngine::look_for_damage(const StoreGroup& group) {

@@ -50,7 +50,9 @@ namespace workflow {
 //    once (on_lost), after the series of the run has ended. close() waits for that as for a run.
 // 8. A store that has failed is opened again, at once and then with pauses that grow. If that
 //    fails, all calls that wait end with its error. The pauses begin anew when all that the store
-//    is used for works again.
+//    is used for works again. Until then the calls that wait and what the engine itself asks for
+//    are in groups of their own and take turns, so that neither fails because of the other, and
+//    calls that keep coming hold up no timer.
 // 9. When a claim finds that the store is damaged (EILSEQ), no timer starts, and new ones would not
 //    either. Then no call is carried out until a claim finds no damage, or none can be made. Calls
 //    that wait end with the error of each such claim that had no call in its group.
@@ -114,6 +116,8 @@ class StoreEngine final : public Service,
   // The thread.
   void run();
   bool has_work() const WF_REQUIRES(mutex_);
+  // Whether there is something to ask for that no call and no run has asked for.
+  bool asks_itself() const WF_REQUIRES(mutex_);
   // Both return false if memory has run out.
   bool take_group(std::unique_ptr<StoreGroup>& group) WF_REQUIRES(mutex_);
   bool run_turn(bool tries_to_reopen, StoreGroup* group);
@@ -193,7 +197,8 @@ class StoreEngine final : public Service,
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
-  // See rule 9.
+  // See rules 8 and 9.
+  bool calls_worked_ WF_GUARDED_BY(mutex_) = false;
   bool damaged_ WF_GUARDED_BY(mutex_) = false;
 
   // The length of the queue at which every caller answered by the last group has come again, and

@@ -16,6 +16,7 @@
 
 #include "store/BackendAround.h"
 #include "store/CountingBackend.h"
+#include "store/FaultyBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
 #include "support/RedisServer.h"
@@ -95,6 +96,51 @@ TEST(StoreGroups, WhatArrivesDuringACommitIsTheNextGroup) {
   sizes.waits = false;
   ASSERT_TRUE(stored.wait_for(kTimers + 1));
   EXPECT_EQ(groups_with(kTimers), 1U);
+}
+
+// Lets the test send a request before each group is carried out, so that requests always wait.
+class CrowdedBackend final : public store_test::BackendAround {
+ public:
+  CrowdedBackend(std::unique_ptr<workflow::StoreBackend> backend, std::function<void()> send)
+      : BackendAround(std::move(backend)), send_(std::move(send)) {}
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    send_();
+    return backend_->execute(requests);
+  }
+
+ private:
+  const std::function<void()> send_;
+};
+
+TEST(StoreGroups, RequestsThatKeepComingAfterAFailureHoldUpNoTimer) {
+  SeenRuns runs;
+  std::atomic<bool> is_crowded{false};
+  test_support::Tally ended;
+  size_t sent = 0;
+  StorePtr store;
+  store_test::FaultyBackend* faulty = nullptr;
+  const auto send = [&] {
+    if (!is_crowded) return;
+    sent++;
+    store->create_schedule_task({"later", hours(1), "kind"}, [&](WFStoreTask*) { ended.add(); })
+        ->start();
+  };
+  store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        auto inside = std::make_unique<store_test::FaultyBackend>(std::move(backend));
+        faulty = inside.get();
+        return std::make_unique<CrowdedBackend>(std::move(inside), send);
+      });
+  ASSERT_TRUE(store);
+  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
+  is_crowded = true;
+  EXPECT_TRUE(store->schedule({"tea", milliseconds(200), "kind"}).ok());
+  faulty->fail_next(store_test::FaultyBackend::Fault::kRefuse);
+  EXPECT_TRUE(runs.wait_for(1));
+  is_crowded = false;
+  store->close(test_support::kPatience);
+  EXPECT_TRUE(ended.wait_for(sent));
 }
 
 // How long groups wait for callers that come again after an answer, in the virtual time of a
