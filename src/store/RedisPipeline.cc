@@ -29,8 +29,8 @@ int refusal_by(const RedisValue& first) {
   if (!first.is_error()) return 0;
   const std::string& text = *first.string_view();
   if (text.starts_with("NOAUTH") || text.starts_with("DENIED")) return WFT_ERR_REDIS_ACCESS_DENIED;
-  // "ERR max number of clients reached": the server closes the connection.
-  return text.starts_with("ERR ") ? ECONNREFUSED : 0;
+  // The server closes the connection.
+  return text.starts_with("ERR max number of clients") ? ECONNREFUSED : 0;
 }
 
 }  // namespace

@@ -150,11 +150,12 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                         message);
   }
   if (opened.word == "layout") return way.refuse_layout(first, opened, message);
-  if (opened.word == "ok" && opened.value->arr_size() == 6) {
+  const bool is_store = opened.word == "ok" && opened.value->arr_size() == 6;
+  if (is_store) {
     count = (*opened.value)[2].string_value();
     std::from_chars(count.data(), count.data() + count.size(), shards);
   }
-  if (shards < 1 || shards > RedisStorePlace::kMaxShards) {
+  if (!is_store || shards < 1 || shards > RedisStorePlace::kMaxShards) {
     return refuse_store(first, EILSEQ, "the keys of " + way.name + " hold something else", message);
   }
   if (!known_id.empty() && opened.detail != known_id) {

@@ -6,7 +6,21 @@ namespace workflow {
 
 namespace {
 
-constexpr const char* kOpening = R"lua(#!lua flags=allow-oom
+// A script that the server stops in the middle would leave half of what it does. So a user who may
+// not run all commands of the scripts is refused before anything is done. The function raises an
+// error for a command that the server does not have. It gets a key, because a server may look for
+// one.
+constexpr const char* kRights = R"lua(
+for _, name in ipairs({'HSET', 'HDEL', 'HGET', 'HMGET', 'HINCRBY', 'HEXISTS', 'ZADD', 'ZREM', 'ZCARD',
+                       'ZRANGE', 'ZRANGEBYLEX', 'ZLEXCOUNT', 'LPUSH', 'LPOP', 'LRANGE', 'RPUSH',
+                       'TIME', 'EXISTS', 'TYPE'}) do
+  if not redis.acl_check_cmd(name, KEYS[1]) then
+    return redis.error_reply('NOPERM the user may not run ' .. name .. ', which a store needs')
+  end
+end
+)lua";
+
+constexpr const char* kOpening = R"lua(
 local id, shards, shard, may, server, time, done, session, remembered, known = unpack(ARGV)
 local meta = KEYS[1]
 if time == '' then
@@ -129,7 +143,7 @@ local function claim(members, owner, lease_end, claimed)
       put_fresh(QUEUE, base(kind) .. lease_end .. number)
       put_fresh(LEASED, lease_end .. number)
       put_record(number, pack_running(name, kind, payload, due, short(lease_end), last, 1, owner))
-      payload = payload or call('HGET', PAYLOADS, number) or ''
+      payload = payload or payload_in_server(number)
       budget = budget - #payload - #name - 200
       claimed[#claimed + 1] = {number, last, name, kind, payload, due, claimable or due}
     elseif at(number).marked then
@@ -333,13 +347,13 @@ return replies
 )lua";
 
 std::string with_flags(const char* first_line) {
-  return std::string(first_line) + kRedisStoreTimers + kRedisStoreUsers + kOthers;
+  return std::string(first_line) + kRights + kRedisStoreTimers + kRedisStoreUsers + kOthers;
 }
 
 }  // namespace
 
 const std::string& redis_store_opening() {
-  static const std::string script = kOpening;
+  static const std::string script = std::string("#!lua flags=allow-oom\n") + kRights + kOpening;
   return script;
 }
 

@@ -84,13 +84,19 @@ RedisStoreError RedisStoreError::of(const std::string& text) {
       {"READONLY", EROFS},  {"MISCONF", EIO},        {"MASTERDOWN", EAGAIN}, {"NOREPLICAS", EAGAIN},
       {"NOAUTH", EACCES},   {"NOSCRIPT", EAGAIN},    {"MOVED", EAGAIN},      {"ASK", EAGAIN},
       {"TRYAGAIN", EAGAIN}, {"CLUSTERDOWN", EAGAIN}, {"NEWSERVER", EAGAIN},  {"USEDUP", EOVERFLOW},
+      {"NOPERM", EACCES},
   };
   const std::string_view code = std::string_view(text).substr(0, text.find(' '));
   for (const auto& refusal : kRefusals) {
     if (code == refusal.code) return {refusal.error, false};
   }
+  // The server has renamed a command. The scripts ask for theirs before they do anything.
+  if (text.starts_with("ERR unknown command") ||
+      text.find("Invalid command passed to redis.acl_check_cmd") != std::string::npos) {
+    return {EACCES, false};
+  }
   // A script that has stopped in the middle has found something that no script has written.
-  return {code == "NOPERM" ? EACCES : EILSEQ, true};
+  return {EILSEQ, true};
 }
 
 std::string redis_store_command(const std::string& how, const std::string& script,

@@ -342,8 +342,11 @@ local function add_usual(name, kind, packed, due)
   if due < earliest then earliest = due end
   return last
 end
+local function payload_in_server(number)
+  return call('HGET', PAYLOADS, number) or error('the payload of timer ' .. number .. ' is missing')
+end
 local function payload_of(timer)
-  return timer.payload or call('HGET', PAYLOADS, timer.number) or ''
+  return timer.payload or payload_in_server(timer.number)
 end
 local function copy(timer, due)
   return add(timer.name, timer.kind, payload_of(timer), timer.again, timer.skip, due)

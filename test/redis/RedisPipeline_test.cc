@@ -256,8 +256,8 @@ TEST(RedisPipeline, HostileRepliesEndTheConnection) {
 
 // A server that cannot serve everybody, or everything, just now.
 TEST(RedisPipeline, AnErrorInPlaceOfThePongIsNoRefusedLogin) {
-  for (const std::string error :
-       {"BUSY a script runs", "LOADING the data", "MISCONF a snapshot", "NOPERM no PING"}) {
+  for (const std::string error : {"BUSY a script runs", "LOADING the data", "MISCONF a snapshot",
+                                  "NOPERM no PING", "ERR unknown command 'PING'"}) {
     const RawServer server(answering([&error](const auto& words, int) {
       return words[0] == "PING" ? "-" + error + "\r\n" : std::string("-BUSY itself\r\n");
     }));

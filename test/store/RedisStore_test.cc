@@ -463,6 +463,36 @@ TEST(RedisStore, ALossOfAllDataIsNoticed) {
   EXPECT_EQ(names(*other), std::vector<std::string>());
 }
 
+TEST(RedisStore, AStoreWithoutItsFirstKeyIsNoticed) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, kOneShard));
+  ask(*backend, timer("a", kNeverUs));
+  EXPECT_EQ(run(server.url(), {"DEL", "{app:0}:meta"}).text, "1");
+  ScheduleRequest request = timer("b", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, request, &failure));
+  EXPECT_EQ(failure.error, EILSEQ);
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), EILSEQ);
+  EXPECT_THAT(message, HasSubstr("the keys of the store \"app\" hold something else"));
+}
+
+// A large payload is apart from what else is known about its timer.
+TEST(RedisStore, APayloadThatIsMissingIsNoticed) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, kOneShard));
+  ScheduleRequest large = timer("a", backend->now_us());
+  large.spec.payload.assign(1000, 'p');
+  ask(*backend, large);
+  EXPECT_EQ(run(server.url(), {"DEL", "{app:0}:payloads"}).text, "1");
+  ClaimRequest claim = claim_request(1);
+  StoreFailure failure;
+  carry_out(*backend, claim, &failure);
+  EXPECT_EQ(failure.error, EILSEQ);
+  EXPECT_THAT(failure.message, HasSubstr("the payload of timer"));
+  EXPECT_EQ(claim.claimed.size(), 0U);
+}
+
 TEST(RedisStore, ALostShardIsNoticed) {
   RedisServer server;
   open_backend(url_of(server));
@@ -557,37 +587,6 @@ TEST(RedisStore, ALayoutThatChangesMeanwhileIsRefused) {
   std::string message;
   EXPECT_EQ(backend->reopen(&message), ENOTSUP);
   EXPECT_THAT(message, HasSubstr("has the layout 4"));
-}
-
-// These are the rights that docs/store.md names.
-TEST(RedisStore, AUserNeedsNoRightsButTheDocumentedOnes) {
-  RedisServer server(durable());
-  const auto set_user = [&server](const std::string& name, std::vector<std::string> rights) {
-    std::vector<std::string> command = {"ACL", "SETUSER", name, "on", ">pw", "-@all"};
-    command.insert(command.end(), rights.begin(), rights.end());
-    ASSERT_EQ(run(server.url(), command).text, "OK");
-  };
-  const std::vector<std::string> rights = {
-      "+eval",  "+evalsha", "+script",     "+info",   "+time", "+publish",  "+subscribe",
-      "+@hash", "+@list",   "+@sortedset", "+exists", "+type", "&app:news", "~{app:*"};
-  set_user("worker", rights);
-  store_test::SeenRuns seen;
-  const store_test::StorePtr store =
-      store_test::open_store(server.url("worker:pw@") + "&namespace=app&shards=2");
-  ASSERT_TRUE(store);
-  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
-  const WFStoreResult stored = store->schedule({"now", milliseconds(0), "kind"});
-  EXPECT_TRUE(stored.ok()) << stored.message;
-  EXPECT_EQ(stored.receipt.to_string(), "unknown");  // without CONFIG
-  ASSERT_TRUE(seen.wait_for(1));
-  EXPECT_TRUE(store->list("").ok());
-  EXPECT_TRUE(store->cancel("now").ok());
-
-  EXPECT_THAT(why_not(server.url("worker:pw@") + "&namespace=other"),
-              HasSubstr(std::to_string(EACCES) + " " + server.in_messages() + "NOPERM"));
-  set_user("nobody", {"+info"});
-  EXPECT_THAT(why_not(server.url("nobody:pw@") + "&namespace=app"),
-              HasSubstr(std::to_string(EACCES) + " " + server.in_messages() + "NOPERM"));
 }
 
 TEST(RedisStore, TheReceiptIsThatOfTheServer) {
