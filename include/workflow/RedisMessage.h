@@ -70,8 +70,8 @@ class RedisValue {
   }
   int get_type() const { return type_; }
 
-  // The text of a string, a status or an error. For other values the first one is empty, and the
-  // second one is null. The pointer is valid until the value changes.
+  // The text of a string, a status or an error. For other values string_value() is empty and
+  // string_view() returns null. The pointer is valid until the value changes.
   std::string string_value() const;
   const std::string *string_view() const { return std::get_if<std::string>(&content_); }
   // 0 if the value is not an integer.
@@ -124,7 +124,7 @@ class RedisMessage : public ProtocolMessage {
   ~RedisMessage() override;
 
  protected:
-  // A whole value has arrived. Returns 0, or an errno value if it is not such a message.
+  // A whole value has arrived. Returns 0, or an errno value if that is not a message of this class.
   virtual int received(RedisValue &&value) = 0;
 
   std::string encoded_;  // what encode() describes
@@ -166,7 +166,7 @@ class RedisRequest : public RedisMessage {
   std::vector<std::string> params_;
 };
 
-// The reply to a command. An error that Redis replies is a value like others (is_error()).
+// The reply to a command. An error reply is a value like any other (is_error()).
 class RedisResponse : public RedisMessage {
  public:
   // Returns false, with `value` nil, if nothing has been received or set.
@@ -178,7 +178,7 @@ class RedisResponse : public RedisMessage {
   bool set_result(const RedisValue &value);
   bool set_result(RedisValue &&value);
 
-  // Without a result this is a nil.
+  // Without a result, encodes a nil.
   int encode(struct iovec vectors[], int max) override;
 
   RedisResponse() = default;

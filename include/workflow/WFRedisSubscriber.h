@@ -44,9 +44,9 @@ class WFRedisSubscribeTask final
   using extract_t = std::function<void(WFRedisSubscribeTask *)>;
   using callback_t = std::function<void(WFRedisSubscribeTask *)>;
 
-  // Return 0, or -1 with errno: ENOTCONN if the task has ended. The server confirms each of these
-  // calls, which `extract` sees. unsubscribe() and punsubscribe() without names end all
-  // subscriptions of their kind; the task goes on until quit().
+  // Return 0, or -1 with errno: ENOTCONN if the task has ended. The replies by which the server
+  // confirms these calls are passed to `extract`. unsubscribe() and punsubscribe() without names
+  // end all subscriptions of their kind; the task goes on until quit().
   int subscribe(const std::vector<std::string> &channels);
   int unsubscribe(const std::vector<std::string> &channels);
   int unsubscribe();
@@ -58,14 +58,15 @@ class WFRedisSubscribeTask final
   // Ends the subscription: the server answers and closes.
   int quit();
 
-  // Set before the start, or in `extract` for the calls after it.
+  // May be called before the start or inside `extract`. A new `extract` is used from the next call
+  // on.
   void set_extract(extract_t extract) { next_extract_ = std::move(extract); }
   void set_callback(callback_t callback);
 
   // set_watch_timeout(): the wait for each reply but the first, in ms; unlimited by default, as a
   // channel may be silent for long. To notice that a server has died silently, set it and call
-  // ping() more often than that. The first reply is limited by the endpoint's response_timeout, and
-  // so are the pauses inside a reply.
+  // ping() at shorter intervals than this limit. The endpoint's response_timeout limits the wait
+  // for the first reply, and the pauses inside a reply.
 
   // The last use of the task by the user. See above.
   void release();

@@ -107,7 +107,7 @@ class WFScope {
   // Begins the coroutine f(args...) inside a scope that wf::scope() has made (WFCoroutine.h), on
   // another thread or on this one after this call. f and the arguments are copied or moved into it,
   // and its result is dropped. If it throws, the scope ends with ECANCELED, and wf::scope() throws
-  // the first such exception. If the scope has ended, its waits end at once.
+  // the first such exception. If the scope has ended, the waits of the coroutine end at once.
   //
   // Returns false, and begins nothing, if everything inside has ended (errno is ECANCELED), or if
   // the scope belongs to a scope task or request, or there is none (EINVAL). Throws std::bad_alloc.

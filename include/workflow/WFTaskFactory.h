@@ -111,8 +111,8 @@ class WFTaskFactory {
 
   // Mailboxes ---------------------------------------------------------------------------------
 
-  // Ends with SUCCESS when a message was sent to it, either to the task itself or by its name. The
-  // message is stored in `mailbox`, or in the task's `user_data` if there is no mailbox.
+  // Ends with SUCCESS when a message was sent to it, either directly or by its name. The message is
+  // stored in `mailbox`, or in the task's `user_data` if there is no mailbox.
   static WFMailboxTask *create_mailbox_task(void **mailbox, mailbox_callback_t callback);
   static WFMailboxTask *create_mailbox_task(mailbox_callback_t callback);
   static WFMailboxTask *create_mailbox_task(const std::string &name, void **mailbox,
@@ -137,9 +137,9 @@ class WFTaskFactory {
 
   // Conditionals ------------------------------------------------------------------------------
 
-  // Runs `task` when the conditional was dispatched and signalled, either the conditional itself or
-  // by its name. The message is stored in `msgbuf`, or in the conditional's `user_data` if there is
-  // no buffer.
+  // Runs `task` when the conditional was dispatched and was signalled, either directly or by its
+  // name. The message is stored in `msgbuf`, or in the conditional's `user_data` if there is no
+  // buffer.
   static WFConditional *create_conditional(SubTask *task, void **msgbuf);
   static WFConditional *create_conditional(SubTask *task);
   static WFConditional *create_conditional(const std::string &name, SubTask *task, void **msgbuf);
@@ -156,8 +156,8 @@ class WFTaskFactory {
   // Runs `task` when it holds the resource of that name. One task at a time holds the resource, in
   // the order in which the guards were dispatched, from the beginning of the task until the
   // release. The message of the previous release is in `*msgbuf` or in `user_data`; it is null if
-  // nobody held the resource. If the series of a guard is cancelled by then, the guard drops its
-  // task and passes the resource on by itself.
+  // nobody held the resource. If the series of a guard is cancelled before the guard gets the
+  // resource, the guard drops its task and passes the resource on by itself.
   static WFConditional *create_guard(const std::string &resource, SubTask *task, void **msgbuf);
   static WFConditional *create_guard(const std::string &resource, SubTask *task);
 
@@ -268,8 +268,9 @@ class WFTaskFactory {
   //       The master that these Sentinels know by that name. rediss+sentinel:// uses TLS.
   //
   // A reply that is an error ends the task with SUCCESS: see RedisValue::is_error(). In a cluster
-  // the task follows MOVED and ASK. `retry_max`: a command is tried again if no connection could be
-  // made, or if the connection broke before anything of the reply came and the command only reads.
+  // the task follows MOVED and ASK. A command is tried again up to `retry_max` times if no
+  // connection could be made, if the connection broke before anything of the reply came and the
+  // command only reads, or, after a pause, if a cluster or the Sentinels could not serve it yet.
   //
   // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is none of the above,
   // WFT_ERR_REDIS_ACCESS_DENIED if the server refuses the user, the password or the database,
@@ -387,11 +388,11 @@ class WFTaskFactory {
 // connection could be made, or if it broke before anything came back. A negative number counts as
 // 0.
 //
-// TT_UDP: each try is a datagram from a port of its own. It is repeated if nothing has come back in
-// time (docs/protocols.md). TT_SCTP and TT_SCTP_SSL end with SYS_ERROR/EPROTONOSUPPORT if the
-// kernel has no SCTP. TLS verifies the peer's chain, and that the certificate is the host's. It
-// uses WFGlobal::get_ssl_client_ctx() unless a context is given, which must live until the
-// callback.
+// TT_UDP: each try is a datagram from a port of its own. If nothing has come back in time, the
+// datagram is repeated (docs/protocols.md). TT_SCTP and TT_SCTP_SSL end with
+// SYS_ERROR/EPROTONOSUPPORT if the kernel has no SCTP. TLS verifies the peer's certificate chain,
+// and that the certificate is for the host. It uses WFGlobal::get_ssl_client_ctx() unless a context
+// is given, which must live until the callback.
 template <class REQ, class RESP>
 class WFNetworkTaskFactory {
  private:

@@ -46,8 +46,8 @@ class TimerSlots;
 // dropped. A *poller* is a thread of the library, or several, with a queue of timers for each
 // clock. In the costs, n is the length of such a queue. docs/glossary.md explains the other terms.
 
-// What WFTimerHandle::cancel() and cancel_and_wait() have found. It holds whatever other threads do
-// at the same time: of all calls that try to end a timer, at most one succeeds.
+// What WFTimerHandle::cancel() and cancel_and_wait() have found. The answer is true whatever other
+// threads do at the same time: of all calls that try to end a timer, at most one succeeds.
 enum class WFTimerCancel {
   // Returned by cancel_and_wait() only, where it would wait for itself. The call has cancelled the
   // timer if that was still possible, but has not waited. The value does not say whether this call
@@ -66,8 +66,8 @@ enum class WFTimerCancel {
   kNoTimer = 3,
 };
 
-// What WFTimerHandle::reschedule() has found. It holds whatever other threads do at the same time.
-// In all cases but kWon the call has changed nothing.
+// What WFTimerHandle::reschedule() has found. The answer is true whatever other threads do at the
+// same time. In all cases but kWon the call has changed nothing.
 enum class WFTimerMove {
   // The timer has its new time.
   kWon = 0,
@@ -268,18 +268,19 @@ class WFTimer {
 
   // Creates a periodic timer that ticks at the times of a cron expression that come after its
   // dispatch, by the wall clock; ticks do not overlap. If a tick lasts beyond the next time, that
-  // is missed. If the time for which the timer waits passes because the clock is set forward or the
-  // system is suspended, it has one tick, at once. The other times that have passed are missed:
-  // they are left out, and at most 1000 of them are counted in WFTimerTick::missed. When the clock
-  // is set back, no time has a second tick. An expression that is never due is refused with EINVAL,
-  // like a period that is not positive.
+  // time is missed. If the time for which the timer waits passes because the clock is set forward
+  // or the system is suspended, the timer ticks at once, and only once, for that time. The other
+  // times that have passed are missed: they are left out, and at most 1000 of them are counted in
+  // WFTimerTick::missed. When the clock is set back, no time has a second tick. An expression that
+  // is never due is refused with EINVAL, like a period that is not positive.
   static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
                                   Callback callback);
 
   // Returns the handle of a timer. May be called only by the thread that owns the timer, before it
   // gives the timer away by a start or a series that is started. All handles of a timer are equal.
-  // The first takes 64 bytes, which later timers use again. The result refers to no timer if there
-  // is no memory, if the task is null or not one of the library's timers, or in its callback.
+  // The first call for a timer takes 64 bytes, which later timers use again. The result refers to
+  // no timer if there is no memory, if the task is null or not one of the library's timers, or in
+  // its callback.
   static WFTimerHandle handle_of(WFTimerTask *task);
 
   // Cancels the timers of that name that were created before the call, started or not, oldest first
@@ -305,8 +306,8 @@ class WFTimer {
   // none is O(all names + quotas), but other threads wait for a 256th of the names at most. Setting
   // one for a name that has none, or removing one, is O(quotas). Changing one is O(log quotas),
   // which is also what quotas add to the creation and the end of each named timer. Timers created
-  // while a quota is being set may exceed it. Where several quotas apply, of timers created at the
-  // same time all may be refused although there was room for one of them.
+  // while a quota is being set may exceed it. If several quotas apply to timers that are created at
+  // the same time, all of these may be refused although there was room for one of them.
   static constexpr size_t kNoQuota = SIZE_MAX;
   static int set_quota(const std::string &name, size_t max);
   static int set_prefix_quota(const std::string &prefix, size_t max);

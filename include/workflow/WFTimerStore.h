@@ -41,8 +41,9 @@ enum class WFStoreVerdict {
   // There was no timer to decide about: for example a schedule that stored its timer beside others,
   // or a request that was refused.
   kNone,
-  // The timer waited, perhaps for a retry: then `attempts` runs have begun, of which the last one
-  // asked for it. After a cancel no run follows. After a reschedule it runs at the new time.
+  // The timer waited. If `attempts` is not 0, it waited for a retry: that many runs have begun, and
+  // the last of them asked for the retry. After a cancel no run follows. After a reschedule it runs
+  // at the new time.
   kWon,
   // Cancel: a run is under way, and it goes on. The process that runs the timer learns of the
   // cancel (its scope ends), and neither a retry nor a further date follows.
@@ -51,8 +52,8 @@ enum class WFStoreVerdict {
   // running timer has ended or failed: its retries come first. It is also stored if the running
   // timer was cancelled: that one is not retried, and its successor recurs if it did.
   kAfterRun,
-  // As kWon, but the last of `attempts` runs did not end: its worker has lost its lease. It may
-  // have run in part.
+  // As kWon, but the last of `attempts` runs lost its lease before the store learnt of its end.
+  // That run may have had its effect in part.
   kWonAfter,
   // There is no such timer any more: it has ended as `outcome` says, at `when`. After a replace the
   // new timer is stored.
@@ -103,7 +104,7 @@ struct WFStoreAnswer {
   std::chrono::system_clock::time_point when;
 };
 
-// What an answer of the store survives.
+// What the effect of a request survives.
 struct WFStoreReceipt {
   enum Level {
     kUnknown,      // the store did not say
@@ -129,8 +130,8 @@ struct WFStoreReceipt {
 //   *WFCron::parse("0 2 * * *", "Europe/Berlin")     at each of those dates
 //   WFStoreDue::every(std::chrono::hours(1))         every hour, first in an hour
 //
-// Delays and recurrences count from when the task of the request is dispatched, so not from its
-// creation. A task in a series is dispatched when the one before it has ended.
+// Delays and recurrences count from the dispatch of the request's task, not from its creation. A
+// task in a series is dispatched when the one before it has ended.
 //
 // Times are kept in microseconds, rounded up. For negative delays see docs/limits.md.
 class WFStoreDue {
@@ -247,7 +248,7 @@ struct WFStoreResult {
 //                          nothing
 //              EAGAIN      the queue of the store is full (WFStoreOptions::max_queued)
 //              ESHUTDOWN   the store is closed
-//              any errno   of the file, or of the scope around the task (WFScope.h)
+//              any errno   of the file or the server, or of the scope around the task (WFScope.h)
 //   ABORTED    the library stops
 // If the store was at work on the request when the task ended early, or its answer was lost, then
 // the verdict is kInDoubt.
@@ -256,10 +257,11 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
   // For the callback.
   const WFStoreResult &result() const { return result_; }
   const std::vector<WFStoreAnswer> &verdicts() const { return result_.answers; }
-  // The id that identifies its request: in the callback, and before the task is started. It is
-  // given when this is first called, and the answer is forgotten as if the request had been made
-  // then. So start the task before the process makes many more (WFStoreOptions::remembered). Not to
-  // be called while the task may be under way.
+  // The id that identifies its request: in the callback, and before the task is started. The id is
+  // given when this is first called, or else at the dispatch. The store forgets the answer as if
+  // the request had been made at that time, so start the task before the process makes as many
+  // further requests as WFStoreOptions::remembered says. Not to be called while the task may be
+  // under way.
   virtual const WFStoreRequestId &request_id() const = 0;
 
  protected:
@@ -275,7 +277,8 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
 // ends when the run should stop: with ECANCELED when the timer is cancelled, and with ESTALE
 // shortly before the lease is lost.
 //
-// It is valid until its series has ended. Its functions may be called from any thread until then.
+// The object is valid until its series has ended. Its functions may be called from any thread until
+// then.
 class WFStoredTimer : public workflow::TaskBase<> {
  public:
   const std::string &name() const { return info_.name; }
@@ -302,7 +305,9 @@ class WFStoredTimer : public workflow::TaskBase<> {
   // The scope of the series.
   virtual WFScope scope() const = 0;
 
-  // What happens when the series has ended, in place of the acknowledgement. The last call counts.
+  // These calls say what happens when the series has ended, in place of the acknowledgement. The
+  // last call counts.
+  //
   // Another run begins after that delay (negative: see docs/limits.md). If the attempts are used
   // up, the timer moves to the failed ones instead.
   virtual void retry_after(workflow::Duration delay) = 0;
@@ -310,7 +315,7 @@ class WFStoredTimer : public workflow::TaskBase<> {
   virtual void retry() = 0;
   // The timer moves to the failed ones. A recurring timer goes on with its next date besides.
   virtual void give_up(const std::string &reason) = 0;
-  // It is acknowledged after all.
+  // The run is acknowledged after all.
   virtual void acknowledge() = 0;
 
  protected:
@@ -397,11 +402,12 @@ struct WFTimerStoreStats {
   // How long the store took for each group of requests that it has carried out together, with the
   // wait for other processes.
   WFTimerStats::Lateness group;
-  // How long the commits of a file took, each with its sync if it has one. With one owner, only
-  // commits of what users ask for have one. A Redis and a store in memory have no commits.
+  // How long the commits of a file took, each with its sync if it has one. With one owner, a commit
+  // has a sync only if the answer to a request waits for it. A Redis and a store in memory have no
+  // commits.
   WFTimerStats::Lateness commit;
-  // A Redis: how long it took from sending a script until the reply was there. Each shard that has
-  // a part in a group has one. Other stores have none.
+  // A Redis: how long it took from sending a script until the reply was there. There is one such
+  // time for each shard that has a part in a group. Other stores have none.
   WFTimerStats::Lateness round_trip;
   // How long requests of users took, from their submission to their answer.
   WFTimerStats::Lateness request;
@@ -439,7 +445,7 @@ class WFTimerStore {
   }
 
   // Closes the store as close(0) does: it waits for no run, but carries out the requests that are
-  // under way, which takes as long as the store needs. A handler of this store must not do that:
+  // under way, which takes as long as the store needs. A handler of this store must not destroy it:
   // the process is aborted with a message.
   ~WFTimerStore();
   WFTimerStore(const WFTimerStore &) = delete;
@@ -448,10 +454,10 @@ class WFTimerStore {
   // Takes no more timers, waits until the handlers that run have ended, but not longer than `limit`
   // (negative: for as long as they take), and then closes the store. Requests that are under way
   // are carried out. Returns false if handlers still run: what they do is not acknowledged, and
-  // their timers run again when their leases end. A further call waits for the handlers, too,
-  // within its own limit; the store closes when the first of these calls has waited enough. A
-  // handler of this store, on_missed and on_lost would wait for themselves: in them it returns
-  // false with errno EDEADLK and has no effect.
+  // their timers run again when their leases end. If close() is called again meanwhile, that call
+  // also waits for the handlers, within a limit of its own. The store closes as soon as one of
+  // these calls has stopped waiting for them. A handler of this store, on_missed and on_lost would
+  // wait for themselves: in them it returns false with errno EDEADLK and has no effect.
   bool close(workflow::Duration limit = std::chrono::seconds(30));
 
   // From now on this process runs the timers of that kind. `handler` must not be null, and is
@@ -487,9 +493,9 @@ class WFTimerStore {
   WFStoreResult count(const std::string &prefix);
 
   // Lists timers whose names begin with `prefix`, in the order of their names and then of their
-  // numbers: at most `max` of them, and at most 10,000, after the place that `cursor` names. It
-  // stops earlier when they have some 16 MB, or in a Redis 16 MB from each shard. As long as there
-  // are more, the answer has a cursor.
+  // numbers: at most `max` of them, and at most 10,000, after the place that `cursor` names. The
+  // list stops earlier when its timers have some 16 MB, or in a Redis 16 MB from each shard. As
+  // long as there are more timers, the answer has a cursor.
   WFStoreTask *create_list_task(const std::string &prefix, const std::string &cursor, size_t max,
                                 Callback callback);
   WFStoreResult list(const std::string &prefix, const std::string &cursor = {}, size_t max = 1000);
