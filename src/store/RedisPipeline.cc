@@ -303,6 +303,11 @@ void RedisPipeline::lost(int state, int error) {
       pause = std::max(pause_ms_, 1);
       pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
     }
+    // As above: another one may have come since.
+    while (cancelling_) {
+      changed_.wait(mutex_);
+    }
+    link_->forget_reason();
     following_++;
     running_ = false;
   }

@@ -39,7 +39,7 @@ bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& fro
   slots->ids.clear();
   slots->owners.assign(kCount, -1);
   if (!reply.is_array()) return false;
-  int64_t slots_left = kCount;  // no slot is in two ranges
+  int64_t slots_left = kCount;  // all ranges together have no more
   for (size_t i = 0; i < reply.arr_size(); i++) {
     const protocol::RedisValue& range = reply[i];
     if (range.arr_size() < 3 || !range[0].is_int() || !range[1].is_int() ||

@@ -7,15 +7,20 @@ namespace workflow {
 namespace {
 
 // A script that the server stops in the middle would leave half of what it does. So a user who may
-// not run all commands of the scripts is refused before anything is done. The function raises an
-// error for a command that the server does not have. It gets a key, because a server may look for
-// one.
+// not run all commands of the scripts is refused before anything is done. Each command is asked for
+// with arguments that it takes, because a server may look for its keys or count them. The function
+// raises an error if the server does not have the command.
 constexpr const char* kRights = R"lua(
-for _, name in ipairs({'HSET', 'HDEL', 'HGET', 'HMGET', 'HINCRBY', 'HEXISTS', 'ZADD', 'ZREM', 'ZCARD',
-                       'ZRANGE', 'ZRANGEBYLEX', 'ZLEXCOUNT', 'LPUSH', 'LPOP', 'LRANGE', 'RPUSH',
-                       'TIME', 'EXISTS', 'TYPE'}) do
-  if not redis.acl_check_cmd(name, KEYS[1]) then
-    return redis.error_reply('NOPERM the user may not run ' .. name .. ', which a store needs')
+for _, needed in ipairs({
+  {'HSET', KEYS[1], '', ''}, {'HDEL', KEYS[1], ''}, {'HGET', KEYS[1], ''}, {'HMGET', KEYS[1], ''},
+  {'HINCRBY', KEYS[1], '', '1'}, {'HEXISTS', KEYS[1], ''}, {'ZADD', KEYS[1], '0', ''},
+  {'ZREM', KEYS[1], ''}, {'ZCARD', KEYS[1]}, {'ZRANGE', KEYS[1], '0', '0'},
+  {'ZRANGEBYLEX', KEYS[1], '-', '+'}, {'ZLEXCOUNT', KEYS[1], '-', '+'}, {'LPUSH', KEYS[1], ''},
+  {'LPOP', KEYS[1]}, {'LRANGE', KEYS[1], '0', '0'}, {'RPUSH', KEYS[1], ''}, {'TIME'},
+  {'EXISTS', KEYS[1]}, {'TYPE', KEYS[1]}}) do
+  local known, may = pcall(redis.acl_check_cmd, unpack(needed))
+  if not known or not may then
+    return redis.error_reply('NOPERM the user may not run ' .. needed[1] .. ', which a store needs')
   end
 end
 )lua";
@@ -283,7 +288,8 @@ function requests.L(index, prefix, follows, after_name, after_number, most)
         return result
       end
       local timer = at(string.sub(member, -19))
-      local payload, live = payload_of(timer), is_live(timer)
+      local payload = timer.payload or call('HGET', PAYLOADS, timer.number) or ''
+      local live = is_live(timer)
       local stage = timer.state
       if stage == 'leased' then stage = live and 'running' or 'waiting' end
       budget = budget - #payload - #timer.name - #timer.reason - 200

@@ -90,11 +90,7 @@ RedisStoreError RedisStoreError::of(const std::string& text) {
   for (const auto& refusal : kRefusals) {
     if (code == refusal.code) return {refusal.error, false};
   }
-  // The server has renamed a command. The scripts ask for theirs before they do anything.
-  if (text.starts_with("ERR unknown command") ||
-      text.find("Invalid command passed to redis.acl_check_cmd") != std::string::npos) {
-    return {EACCES, false};
-  }
+  if (text.starts_with("ERR unknown command")) return {EACCES, false};  // it was renamed
   // A script that has stopped in the middle has found something that no script has written.
   return {EILSEQ, true};
 }

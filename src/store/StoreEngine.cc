@@ -323,8 +323,9 @@ void StoreEngine::fill(StoreGroup& group) {
     group.finishes.push_back(std::move(finishes_.front()));
     finishes_.pop_front();
   }
-  // See rule 8: it is the turn of what the engine itself asks for.
-  const bool skips_calls = std::exchange(calls_worked_, false) && asks_itself();
+  // See rule 8.
+  const bool take_turns = reopen_delay_us_ > 0;
+  const bool skips_calls = take_turns && std::exchange(calls_had_turn_, false) && asks_itself();
   while (!skips_calls && !damaged_ && !calls_.empty() && group.calls.size() < kGroup) {
     group.calls.push_back(std::move(calls_.front()));
     calls_.pop_front();
@@ -332,7 +333,10 @@ void StoreEngine::fill(StoreGroup& group) {
       group.calls.pop_back();  // nobody waits for it any more
     }
   }
-  if (reopen_delay_us_ > 0 && !group.calls.empty()) return;  // it is the turn of the calls
+  if (take_turns && !group.calls.empty()) {
+    calls_had_turn_ = true;
+    return;
+  }
   if (std::exchange(extend_, false) && runs_.any_known()) {
     group.extend.emplace().what = runs_.extend(group.extended);
   }
@@ -395,10 +399,13 @@ void StoreEngine::ask_again(StoreGroup& group) {
     claim_ = true;
   }
   const bool asks_for_more = group.claim || group.extend || !group.finishes.empty();
-  if (!failed_ && (asks_for_more || (!runs_.takes_timers() && !runs_.any_known()))) {
+  if (!asks_for_more && !group.calls.empty()) {
+    calls_failed_ = failed_;
+  }
+  if (!failed_ && !calls_failed_ &&
+      (asks_for_more || (!runs_.takes_timers() && !runs_.any_known()))) {
     reopen_delay_us_ = 0;  // all that it is used for works again
   }
-  calls_worked_ = reopen_delay_us_ > 0 && !failed_ && !group.calls.empty();
 }
 
 void StoreEngine::look_for_damage(const StoreGroup& group) {

@@ -51,8 +51,8 @@ namespace workflow {
 // 8. A store that has failed is opened again, at once and then with pauses that grow. If that
 //    fails, all calls that wait end with its error. The pauses begin anew when all that the store
 //    is used for works again. Until then the calls that wait and what the engine itself asks for
-//    are in groups of their own and take turns, so that neither fails because of the other, and
-//    calls that keep coming hold up no timer.
+//    are in groups of their own and take turns, whether these work or not. So neither fails because
+//    of the other, and calls that keep coming hold up no timer.
 // 9. When a claim finds that the store is damaged (EILSEQ), no timer starts, and new ones would not
 //    either. Then no call is carried out until a claim finds no damage, or none can be made. Calls
 //    that wait end with the error of each such claim that had no call in its group.
@@ -197,8 +197,11 @@ class StoreEngine final : public Service,
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
-  // See rules 8 and 9.
-  bool calls_worked_ WF_GUARDED_BY(mutex_) = false;
+  // Rule 8: whether calls have had their turn since the engine itself has, and whether the store
+  // has failed in the last group of calls alone.
+  bool calls_had_turn_ WF_GUARDED_BY(mutex_) = false;
+  bool calls_failed_ WF_GUARDED_BY(mutex_) = false;
+  // See rule 9.
   bool damaged_ WF_GUARDED_BY(mutex_) = false;
 
   // The length of the queue at which every caller answered by the last group has come again, and

@@ -42,11 +42,13 @@ class LoadLedger {
   void is_cancelled(size_t number) { note(number, kCancelled, kCancelled | kStarted); }
   // A second start is right only as another attempt, after a lease that ended because the machine
   // stood still.
-  void has_started(size_t number, unsigned attempt) {
-    note(number, kStarted, attempt == 1 ? kCancelled | kStarted : kCancelled);
+  // Returns whether this is the first start.
+  bool has_started(size_t number, unsigned attempt) {
+    const bool is_first = note(number, kStarted, attempt == 1 ? kCancelled | kStarted : kCancelled);
     if (!is_soon(number) || now_ms() < soon_due_[number / kSoonOneIn]) {
       timers_[number] |= kWrong;
     }
+    return is_first;
   }
 
   // Returns what is wrong with the first timer whose account is not right, or an empty string.
@@ -69,12 +71,13 @@ class LoadLedger {
   static constexpr uint8_t kStarted = 4;
   static constexpr uint8_t kWrong = 8;
 
-  // Adds a note to a timer that has none of `excluded` so far.
-  void note(size_t number, uint8_t added, int excluded) {
+  // Adds a note to a timer that has none of `excluded` so far. Returns whether it is new.
+  bool note(size_t number, uint8_t added, int excluded) {
     const uint8_t before = timers_[number].fetch_or(added);
     if (before & excluded) {
       timers_[number] |= kWrong;
     }
+    return (before & added) == 0;
   }
 
   // By the clock that decides when timers are due.

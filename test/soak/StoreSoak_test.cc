@@ -117,8 +117,7 @@ class Load {
     store_.handle(
         "load",
         [this](WFStoredTimer* timer) {
-          ledger_.has_started(number_of(timer->name()), timer->attempt());
-          begun++;
+          begun += ledger_.has_started(number_of(timer->name()), timer->attempt()) ? 1 : 0;
         },
         options);
   }
@@ -259,9 +258,9 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
   std::string message;
   const std::unique_ptr<WFTimerStore> store(WFTimerStore::open(place.url(), options, &message));
   ASSERT_TRUE(store) << message;
-  // Few for a Redis, or the number of timers would vary by more than what is looked for.
   // Until it is full, while it is measured, and until everything has ended.
   const seconds longest = std::chrono::ceil<seconds>(time + 2 * test_support::kPatience);
+  // Few for a Redis, or the number of timers would vary by more than what is looked for.
   Load load(*store, place.is_redis() ? 500 : 5'000, longest);
   std::vector<long> memory_kib;
   std::vector<long> place_kib;
@@ -391,8 +390,10 @@ TEST_P(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
               late_ms[kFresh - 1]);
   // The overdue ones together take many seconds. How late a timer is on a machine that does nothing
   // else is measured by the benchmarks.
-  EXPECT_LT(late_ms[kFresh / 2], 20);
-  EXPECT_LT(late_ms[kFresh * 9 / 10], 100);
+  if (is_long() && !test_support::kSanitized) {
+    EXPECT_LT(late_ms[kFresh / 2], 20);
+    EXPECT_LT(late_ms[kFresh * 9 / 10], 100);
+  }
   EXPECT_LT(late_ms[kFresh - 1], 1000);
   EXPECT_GT(begun, 0);
   EXPECT_LT(begun, count);

@@ -86,8 +86,8 @@ class Script {
     asker_.wait();
     until_all_have_ended();
     const std::string replaced = kOnly + "replaced";
-    begin(replaced);
     const uint64_t before = ended();
+    begin(replaced);
     asker_.schedule(replaced, now_us(), WF_TIMER_REPLACE);
     asker_.wait();
     until([&] { return ended() >= before + 2; });

@@ -98,7 +98,7 @@ TEST(RedisSlots, AreThoseOfTheSpecification) {
 }
 
 // It would take long to read ranges without an end, as a hostile server may send them.
-TEST(RedisSlots, NoSlotIsInTwoRanges) {
+TEST(RedisSlots, RangesHaveNoMoreSlotsThanThereAre) {
   const auto parses = [](std::vector<std::pair<int64_t, int64_t>> ranges) {
     protocol::RedisValue reply;
     reply.set_array(ranges.size());

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -98,14 +100,22 @@ TEST(StoreGroups, WhatArrivesDuringACommitIsTheNextGroup) {
   EXPECT_EQ(groups_with(kTimers), 1U);
 }
 
-// Lets the test send a request before each group is carried out, so that requests always wait.
+// Lets the test send a request before each group is carried out, so that requests always wait. A
+// group with a list fails as a whole.
 class CrowdedBackend final : public store_test::BackendAround {
  public:
   CrowdedBackend(std::unique_ptr<workflow::StoreBackend> backend, std::function<void()> send)
       : BackendAround(std::move(backend)), send_(std::move(send)) {}
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     send_();
-    return backend_->execute(requests);
+    const bool has_list = std::any_of(requests.begin(), requests.end(), [](const auto* request) {
+      return std::holds_alternative<workflow::ListRequest>(request->what);
+    });
+    if (!has_list) return backend_->execute(requests);
+    for (workflow::StoreRequest* request : requests) {
+      request->failure = {EIO, "no list works", true};
+    }
+    return false;
   }
 
  private:
@@ -137,6 +147,33 @@ TEST(StoreGroups, RequestsThatKeepComingAfterAFailureHoldUpNoTimer) {
   is_crowded = true;
   EXPECT_TRUE(store->schedule({"tea", milliseconds(200), "kind"}).ok());
   faulty->fail_next(store_test::FaultyBackend::Fault::kRefuse);
+  EXPECT_TRUE(runs.wait_for(1));
+  is_crowded = false;
+  store->close(test_support::kPatience);
+  EXPECT_TRUE(ended.wait_for(sent));
+}
+
+TEST(StoreGroups, RequestsThatAlwaysFailHoldUpNoTimer) {
+  SeenRuns runs;
+  std::atomic<bool> is_crowded{false};
+  test_support::Tally ended;
+  size_t sent = 0;
+  StorePtr store;
+  const auto send = [&] {
+    if (!is_crowded) return;
+    sent++;
+    store->create_list_task("", "", 10, [&](WFStoreTask*) { ended.add(); })->start();
+  };
+  store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<CrowdedBackend>(std::move(backend), send);
+      });
+  ASSERT_TRUE(store);
+  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
+  EXPECT_TRUE(store->schedule({"tea", milliseconds(200), "kind"}).ok());
+  is_crowded = true;
+  EXPECT_FALSE(store->list("").ok());
   EXPECT_TRUE(runs.wait_for(1));
   is_crowded = false;
   store->close(test_support::kPatience);

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 
 #include <atomic>
 #include <chrono>
@@ -148,8 +149,8 @@ class Round {
   std::string use_what_is_left(const std::set<std::string>& kept) {
     const Notes notes(later_notes_);
     notes.write("e");
-    const auto store = store_test::open_store(url_);
     Begun begun;
+    const auto store = store_test::open_store(url_);
     settle(*store, notes);
     Asker asker(*store, notes);
     handle(*store, notes, &begun);
@@ -291,6 +292,7 @@ void use_few_threads() {
 int main(int argc, char** argv) {
   ::setenv("LEDGER_RATE", "1000000", 1);  // what is left begins as fast as it can
   if (test_support::variable("LEDGER_PART") == "script") {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
     use_few_threads();
     follow_script();
     return 0;
