@@ -88,7 +88,7 @@ TEST_F(RedisStoreRights, ARightThatIsTakenAwayForAWhileLosesNothing) {
     ASSERT_TRUE(backend);
     const auto schedule = [&](const std::string& name) {
       StoreFailure failure;
-      ScheduleRequest request = timer(name, backend->now_us());
+      ScheduleRequest request = timer(name, backend->now_us() - store_test::kSecondUs);
       carry_out(*backend, request, &failure, ++number);
       return failure;
     };

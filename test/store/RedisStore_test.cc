@@ -481,7 +481,7 @@ TEST(RedisStore, AStoreWithoutItsFirstKeyIsNoticed) {
 TEST(RedisStore, APayloadThatIsMissingIsNoticed) {
   RedisServer server;
   const auto backend = open_backend(url_of(server, kOneShard));
-  ScheduleRequest large = timer("a", backend->now_us());
+  ScheduleRequest large = timer("a", backend->now_us() - kSecondUs);
   large.spec.payload.assign(1000, 'p');
   ask(*backend, large);
   EXPECT_EQ(run(server.url(), {"DEL", "{app:0}:payloads"}).text, "1");
