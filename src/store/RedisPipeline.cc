@@ -265,11 +265,6 @@ void RedisPipeline::lost(int state, int error) {
   bool closing = false;
   {
     MutexLock lock(mutex_);
-    // A cancel that comes late must not meet the next connection.
-    while (cancelling_) {
-      changed_.wait(mutex_);
-    }
-    link_->forget_reason();
     closing_ = closing_ || state == WFT_STATE_ABORTED;
     closing = closing_;
     if (!closing && !options_.reconnects) {
@@ -299,15 +294,15 @@ void RedisPipeline::lost(int state, int error) {
   int pause = 0;
   {
     MutexLock lock(mutex_);
-    if (!closing_) {
-      pause = std::max(pause_ms_, 1);
-      pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
-    }
-    // As above: another one may have come since.
+    // A cancel that comes late must not meet the next connection.
     while (cancelling_) {
       changed_.wait(mutex_);
     }
     link_->forget_reason();
+    if (!closing_) {
+      pause = std::max(pause_ms_, 1);
+      pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
+    }
     following_++;
     running_ = false;
   }

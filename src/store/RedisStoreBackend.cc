@@ -19,10 +19,10 @@ bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
 }
 
-// Whether a server may say that so many seconds have passed since 1970. Lua counts microseconds
-// exactly up to 2^53, which is in the year 2255.
+// Whether a server may say that so many seconds have passed since 1970. Lua counts microseconds up
+// to the year 2255.
 bool is_time(int64_t seconds) {
-  return seconds > 0 && seconds < (int64_t{1} << 53) / kUsPerSec;
+  return seconds > 0 && seconds < kLuaCountsTo / kUsPerSec;
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ namespace workflow {
 // A shard counts its timers and fences by itself. Outside their numbers are
 // (number of the shard) * shards + shard, so that no two shards give out the same.
 
+// Lua counts exactly up to this number.
+inline constexpr int64_t kLuaCountsTo = int64_t{1} << 53;
+
 // What one shard is asked for the sake of a request.
 struct RedisStorePart {
   size_t shard = 0;

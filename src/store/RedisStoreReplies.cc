@@ -27,9 +27,8 @@ class Elements {
   Elements(const RedisValue& value, size_t shard, size_t shards)
       : value_(value), shard_(shard), shards_(shards), good_(value.is_array()) {}
 
-  // Whether a script can have counted so far, or given out that number: Lua counts exactly up to
-  // 2^53.
-  static bool is_count(int64_t number) { return number >= 0 && number <= int64_t{1} << 53; }
+  // Whether a script can have counted so far, or given out that number.
+  static bool is_count(int64_t number) { return number >= 0 && number <= kLuaCountsTo; }
 
   bool good() const { return good_; }
   bool more() const { return good_ && next_ < value_.arr_size(); }

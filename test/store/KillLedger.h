@@ -49,16 +49,14 @@ class KillLedger : public LedgerNotes {
   // have been asked for, and every timer must have had its time to run.
   std::string check() const {
     if (!series_stored_twice().empty()) return series_stored_twice() + " was stored twice";
-    for (const auto rule :
-         {&KillLedger::receipts_are_as_promised, &KillLedger::doubts_have_one_truth,
-          &KillLedger::runs_were_asked_for, &KillLedger::stored_timers_have_run,
-          &KillLedger::moved_timers_have_run, &KillLedger::what_was_won_has_not_run,
-          &KillLedger::fences_and_leases_are_exclusive, &KillLedger::losses_were_noticed,
-          &KillLedger::what_is_gone_stays_gone}) {
-      std::string wrong = (this->*rule)();
-      if (!wrong.empty()) return wrong;
-    }
-    const std::string wrong = LedgerDates(*this).check();
+    std::string wrong = first_wrong(
+        *this, {&KillLedger::receipts_are_as_promised, &KillLedger::doubts_have_one_truth,
+                &KillLedger::runs_were_asked_for, &KillLedger::stored_timers_have_run,
+                &KillLedger::moved_timers_have_run, &KillLedger::what_was_won_has_not_run,
+                &KillLedger::fences_and_leases_are_exclusive, &KillLedger::losses_were_noticed,
+                &KillLedger::what_is_gone_stays_gone});
+    if (!wrong.empty()) return wrong;
+    wrong = LedgerDates(*this).check();
     return wrong.empty() ? LedgerPolicies(*this).check() : wrong;
   }
 

@@ -28,13 +28,9 @@ class LedgerEnds {
 
   // The first thing that is wrong, as in KillLedger.
   std::string check() const {
-    for (const auto rule :
-         {&LedgerEnds::what_was_acknowledged_is_over, &LedgerEnds::what_is_done_is_over,
-          &LedgerEnds::what_was_cut_off_runs}) {
-      std::string wrong = (this->*rule)();
-      if (!wrong.empty()) return wrong;
-    }
-    return {};
+    return LedgerNotes::first_wrong(
+        *this, {&LedgerEnds::what_was_acknowledged_is_over, &LedgerEnds::what_is_done_is_over,
+                &LedgerEnds::what_was_cut_off_runs});
   }
 
  private:

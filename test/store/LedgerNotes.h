@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <istream>
 #include <map>
 #include <set>
@@ -42,6 +43,17 @@ namespace store_test {
 // it is going to give up.
 class LedgerNotes {
  public:
+  // Checks the rules of a ledger in turn. Returns the first thing that is wrong; empty: nothing.
+  template <class Ledger>
+  static std::string first_wrong(const Ledger& ledger,
+                                 std::initializer_list<std::string (Ledger::*)() const> rules) {
+    for (const auto rule : rules) {
+      std::string wrong = (ledger.*rule)();
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
   using Id = std::pair<uint64_t, uint64_t>;
   using Timer = std::pair<std::string, uint64_t>;  // its name and its number
   // The RESULT of a timer that was not kept because there was another one: EEXIST.

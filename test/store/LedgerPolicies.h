@@ -63,15 +63,11 @@ class LedgerPolicies {
 
   // The first thing that is wrong, as in KillLedger.
   std::string check() const {
-    for (const auto rule :
-         {&LedgerPolicies::a_name_is_kept_for_one,
-          &LedgerPolicies::somebody_has_a_name_that_is_kept,
-          &LedgerPolicies::names_are_free_in_the_end, &LedgerPolicies::a_successor_waits,
-          &LedgerPolicies::what_is_retried_has_failed}) {
-      std::string wrong = (this->*rule)();
-      if (!wrong.empty()) return wrong;
-    }
-    return {};
+    return LedgerNotes::first_wrong(
+        *this,
+        {&LedgerPolicies::a_name_is_kept_for_one, &LedgerPolicies::somebody_has_a_name_that_is_kept,
+         &LedgerPolicies::names_are_free_in_the_end, &LedgerPolicies::a_successor_waits,
+         &LedgerPolicies::what_is_retried_has_failed});
   }
 
  private:

@@ -182,7 +182,7 @@ inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullp
     const int64_t now = now_us();
     const int64_t left = timer->lease_left().count();
     const auto is_of = [timer](const std::string& beginning) {
-      return timer->name().compare(0, beginning.size(), beginning) == 0;
+      return timer->name().starts_with(beginning);
     };
     const auto has_turn = [is_script](uint64_t number, uint64_t each) {
       return !is_script && number % each == 0;

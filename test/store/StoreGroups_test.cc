@@ -122,62 +122,59 @@ class CrowdedBackend final : public store_test::BackendAround {
   const std::function<void()> send_;
 };
 
-TEST(StoreGroups, RequestsThatKeepComingAfterAFailureHoldUpNoTimer) {
-  SeenRuns runs;
-  std::atomic<bool> is_crowded{false};
-  test_support::Tally ended;
-  size_t sent = 0;
-  StorePtr store;
-  store_test::FaultyBackend* faulty = nullptr;
-  const auto send = [&] {
-    if (!is_crowded) return;
-    sent++;
-    store->create_schedule_task({"later", hours(1), "kind"}, [&](WFStoreTask*) { ended.add(); })
-        ->start();
-  };
-  store = store_test::open_wrapped(
-      store_test::fresh_url(), {},
-      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
-        auto inside = std::make_unique<store_test::FaultyBackend>(std::move(backend));
-        faulty = inside.get();
-        return std::make_unique<CrowdedBackend>(std::move(inside), send);
-      });
-  ASSERT_TRUE(store);
-  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
-  is_crowded = true;
-  EXPECT_TRUE(store->schedule({"tea", milliseconds(200), "kind"}).ok());
-  faulty->fail_next(store_test::FaultyBackend::Fault::kRefuse);
-  EXPECT_TRUE(runs.wait_for(1));
-  is_crowded = false;
-  store->close(test_support::kPatience);
-  EXPECT_TRUE(ended.wait_for(sent));
+class StoreCrowded : public testing::Test {
+ protected:
+  // Opens a store beside which another request of that kind waits whenever a group begins, from the
+  // time on at which is_crowded_ is set.
+  void open(std::function<WFStoreTask*(WFTimerStore& store, WFTimerStore::Callback end)> make) {
+    const auto send = [this, make = std::move(make)] {
+      if (!is_crowded_) return;
+      sent_++;
+      make(*store_, [this](WFStoreTask*) { ended_.add(); })->start();
+    };
+    store_ = store_test::open_wrapped(
+        store_test::fresh_url(), {},
+        [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+          auto inside = std::make_unique<store_test::FaultyBackend>(std::move(backend));
+          faulty_ = inside.get();
+          return std::make_unique<CrowdedBackend>(std::move(inside), send);
+        });
+    ASSERT_TRUE(store_);
+    ASSERT_EQ(store_->handle("kind", runs_.handler(*store_)), 0);
+  }
+  void expect_a_run() {
+    EXPECT_TRUE(runs_.wait_for(1));
+    is_crowded_ = false;
+    store_->close(test_support::kPatience);
+    EXPECT_TRUE(ended_.wait_for(sent_));
+  }
+
+  SeenRuns runs_;
+  std::atomic<bool> is_crowded_{false};
+  test_support::Tally ended_;
+  size_t sent_ = 0;
+  store_test::FaultyBackend* faulty_ = nullptr;
+  StorePtr store_;
+};
+
+TEST_F(StoreCrowded, RequestsThatKeepComingAfterAFailureHoldUpNoTimer) {
+  open([](WFTimerStore& store, WFTimerStore::Callback end) {
+    return store.create_schedule_task({"later", hours(1), "kind"}, std::move(end));
+  });
+  is_crowded_ = true;
+  EXPECT_TRUE(store_->schedule({"tea", milliseconds(200), "kind"}).ok());
+  faulty_->fail_next(store_test::FaultyBackend::Fault::kRefuse);
+  expect_a_run();
 }
 
-TEST(StoreGroups, RequestsThatAlwaysFailHoldUpNoTimer) {
-  SeenRuns runs;
-  std::atomic<bool> is_crowded{false};
-  test_support::Tally ended;
-  size_t sent = 0;
-  StorePtr store;
-  const auto send = [&] {
-    if (!is_crowded) return;
-    sent++;
-    store->create_list_task("", "", 10, [&](WFStoreTask*) { ended.add(); })->start();
-  };
-  store = store_test::open_wrapped(
-      store_test::fresh_url(), {},
-      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
-        return std::make_unique<CrowdedBackend>(std::move(backend), send);
-      });
-  ASSERT_TRUE(store);
-  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
-  EXPECT_TRUE(store->schedule({"tea", milliseconds(200), "kind"}).ok());
-  is_crowded = true;
-  EXPECT_FALSE(store->list("").ok());
-  EXPECT_TRUE(runs.wait_for(1));
-  is_crowded = false;
-  store->close(test_support::kPatience);
-  EXPECT_TRUE(ended.wait_for(sent));
+TEST_F(StoreCrowded, RequestsThatAlwaysFailHoldUpNoTimer) {
+  open([](WFTimerStore& store, WFTimerStore::Callback end) {
+    return store.create_list_task("", "", 10, std::move(end));
+  });
+  EXPECT_TRUE(store_->schedule({"tea", milliseconds(200), "kind"}).ok());
+  is_crowded_ = true;
+  EXPECT_FALSE(store_->list("").ok());
+  expect_a_run();
 }
 
 // How long groups wait for callers that come again after an answer, in the virtual time of a

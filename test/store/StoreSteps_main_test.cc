@@ -68,7 +68,7 @@ struct Place {
 // Whether LedgerProcess.h writes down when the runs of that name end.
 bool notes_ends(const std::string& name) {
   for (const std::string& beginning : {store_test::kOnly, store_test::kSeries, store_test::kSlow}) {
-    if (name.compare(0, beginning.size(), beginning) == 0) return true;
+    if (name.starts_with(beginning)) return true;
   }
   return false;
 }
@@ -132,7 +132,7 @@ class Round {
                        "LEDGER_STEP=" + std::to_string(step_)});
     const std::string acknowledged = "acknowledged ";
     for (std::optional<std::string> line = child.line(); line; line = child.line()) {
-      if (line->compare(0, acknowledged.size(), acknowledged) == 0) {
+      if (line->starts_with(acknowledged)) {
         killed_.acknowledged.insert(line->substr(acknowledged.size()));
       } else if (*line != "closed") {
         return *line;
