@@ -82,7 +82,14 @@ int64_t StoreRepeat::next_us(int64_t after_us) const {
 }
 
 int64_t StoreRepeat::date_to_run_us(int64_t due_us, int64_t now_us) const {
+  // A clock may say anything, but there are no dates after the last one.
+  now_us = std::min(now_us, kLastDateUs);
   if (every_missed_date_ || next_us(due_us) > now_us) return due_us;
+  return cron_ ? latest_of_cron_us(due_us, now_us)
+               : first_us_ + (now_us - first_us_) / period_us_ * period_us_;
+}
+
+int64_t StoreRepeat::latest_of_cron_us(int64_t due_us, int64_t now_us) const {
   // Looks back from now, twice as far each time, until there is a date. Few are left after it.
   int64_t date_us = kNeverUs;
   for (int64_t back_us = kUsPerSec; date_us > now_us; back_us *= 2) {

@@ -28,6 +28,9 @@ class StoreRepeat {
  private:
   StoreRepeat() = default;
 
+  // The latest date up to `now_us`, if at least one is after `due_us`.
+  int64_t latest_of_cron_us(int64_t due_us, int64_t now_us) const;
+
   std::optional<WFCron> cron_;
   int64_t period_us_ = 0;  // if there is no cron_
   int64_t first_us_ = 0;   // dates are multiples of the period from here
