@@ -196,7 +196,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
       failure_.message = "Redis: the store is closed";
     }
   } else {
-    nodes_.look_for_logs();
+    failure_.error = nodes_.look_again(&failure_.message);
     nodes_.begin();
     keep_news();
   }
@@ -204,7 +204,9 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
     clear_answer(*request);
   }
   receipt_ = nodes_.receipt(false);
-  said_fsync_ = said_fsync_ || (failure_.error == 0 && receipt_.level == WFStoreReceipt::kFsync);
+  if (failure_.error == 0) {
+    said_fsync_ = receipt_.level == WFStoreReceipt::kFsync;
+  }
   has_waited_ = false;
   size_t done = 0;
   while (failure_.error == 0 && done < requests.size()) {

@@ -1,6 +1,7 @@
 #include "store/RedisStoreNodes.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <string_view>
 #include <thread>
@@ -27,6 +28,10 @@ int64_t steady_us() {
 void pause_for(int64_t us) {
   BlockingScope blocking;
   std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
+
+bool has_failed(const RedisStoreLink::Reply& reply) {
+  return reply.error != 0;
 }
 
 bool begins_with(const std::string& text, std::string_view code) {
@@ -247,19 +252,35 @@ bool RedisStoreNodes::are_still_masters() {
   });
 }
 
-void RedisStoreNodes::look_for_logs() {
+int RedisStoreNodes::look_again(std::string* message) {
+  begin();
+  const int64_t now_us = steady_us();
+  std::vector<RedisStoreNode*> looked_at;
+  std::vector<RedisStoreLink::Question> questions;
   for (const auto& node : nodes_) {
-    const int64_t now_us = steady_us();
-    if (!node->about.is_rewriting || now_us < node->read_us + kLookUs) continue;
+    if (now_us < node->read_us + kLookUs) continue;
     node->read_us = now_us;
-    RedisStoreServer present;
-    std::string message;
-    // If the server is not the same any more, the next script finds out.
-    if (present.read(node->link, place_.kind, &message) == 0 &&
-        present.identity == node->about.identity) {
-      node->about = present;
+    node->was_used = true;
+    looked_at.push_back(node.get());
+    for (std::string& question : RedisStoreServer::questions()) {
+      questions.push_back({&node->link, std::move(question)});
     }
   }
+  if (looked_at.empty()) return 0;
+  const auto replies = RedisStoreLink::ask_each(questions, patience());
+  const size_t of_each = questions.size() / looked_at.size();
+  for (size_t i = 0; i < looked_at.size(); i++) {
+    RedisStoreNode& node = *looked_at[i];
+    const auto its_replies = std::span(replies).subspan(i * of_each, of_each);
+    if (std::any_of(its_replies.begin(), its_replies.end(), has_failed)) continue;
+    RedisStoreServer present = node.about;
+    const int error = present.learn(node.link, its_replies, place_.kind, message);
+    if (error == EINVAL) return error;  // it may drop timers, and no script would notice
+    if (error == 0 && present.identity == node.about.identity) {
+      node.about.receipt = present.receipt;
+    }
+  }
+  return 0;
 }
 
 WFStoreReceipt RedisStoreNodes::receipt(bool waits) {

@@ -83,8 +83,10 @@ class RedisStoreNodes {
   bool is_still_right();
   // What is wrong after is_still_right() has returned false, in one line.
   std::string why_not_right() const;
-  // Reads the receipts again of servers whose log was being rewritten, at most once a second.
-  void look_for_logs();
+  // Reads the settings of the servers again, of each at most once a second, since somebody may
+  // change them. Returns 0, or EINVAL and a message of one line if a server may drop timers now.
+  // Everything else that is wrong is for the next script to find out.
+  int look_again(std::string* message);
   // Waits until as many replicas as the place says have what the servers know that were used, or
   // for a moment. Returns what an answer survives: the least of what it does on each server.
   WFStoreReceipt receipt(bool waits);

@@ -117,24 +117,21 @@ void RedisStoreServer::read_receipt(const std::string& info, const protocol::Red
   // Nothing is synced while a child process writes a snapshot or a new log, however long that
   // takes.
   const bool pauses = setting(settings, "no-appendfsync-on-rewrite") == "yes";
+  const bool is_rewriting = redis_info_field(info, "aof_rewrite_in_progress") == "1" ||
+                            redis_info_field(info, "aof_rewrite_scheduled") == "1";
+  const bool is_whole = receipt.level > WFStoreReceipt::kMemory || !is_rewriting;
   receipt = {};
-  if (!logs || pauses) {
+  if (!logs || pauses || !is_whole) {
     receipt.level = WFStoreReceipt::kMemory;
   } else if (fsync == "everysec") {
     receipt.level = WFStoreReceipt::kEverySecond;
   } else if (fsync == "always") {
     receipt.level = WFStoreReceipt::kFsync;
   }
-  is_rewriting = receipt.level > WFStoreReceipt::kMemory &&
-                 (redis_info_field(info, "aof_rewrite_in_progress") == "1" ||
-                  redis_info_field(info, "aof_rewrite_scheduled") == "1");
-  if (is_rewriting) {
-    receipt.level = WFStoreReceipt::kMemory;
-  }
 }
 
-int RedisStoreServer::learn(const std::string& info, const protocol::RedisValue& settings,
-                            RedisStorePlace::Kind kind, std::string* message) {
+int RedisStoreServer::learn_from(const std::string& info, const protocol::RedisValue& settings,
+                                 RedisStorePlace::Kind kind, std::string* message) {
   const std::string version = redis_info_field(info, "redis_version");
   int major = 0;
   std::from_chars(version.data(), version.data() + version.size(), major);
@@ -168,14 +165,23 @@ int RedisStoreServer::learn(const std::string& info, const protocol::RedisValue&
   return 0;
 }
 
-int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
-  const std::vector<RedisStoreLink::Reply> replies = link.ask(std::vector<std::string>{
-      command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})});
+std::vector<std::string> RedisStoreServer::questions() {
+  return {command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})};
+}
+
+int RedisStoreServer::learn(const RedisStoreLink& link,
+                            std::span<const RedisStoreLink::Reply> replies,
+                            RedisStorePlace::Kind kind, std::string* message) {
   if (const int error = redis_store_failure(link, replies[0], message)) return error;
+  // CONFIG may be refused: then the receipt is not known.
   if (replies[1].error != 0) return redis_store_failure(link, replies[1], message);
   std::string why;
-  const int error = learn(replies[0].value.string_value(), replies[1].value, kind, &why);
+  const int error = learn_from(replies[0].value.string_value(), replies[1].value, kind, &why);
   return error == 0 ? 0 : refuse_server(error, link.name() + ": " + why, message);
+}
+
+int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
+  return learn(link, link.ask(questions()), kind, message);
 }
 
 }  // namespace workflow

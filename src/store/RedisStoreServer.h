@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "store/RedisStoreLink.h"
 #include "store/RedisStorePlace.h"
@@ -16,20 +18,24 @@ struct RedisStoreServer {
   // have gone back to an earlier state: after a restart, and when a replica has become a master. It
   // also changes when the server gets its first replica.
   std::string identity;
+  // A log that is being rewritten counts if it counted when this was read before. Otherwise it may
+  // be the first log, which counts for nothing before it is whole.
   WFStoreReceipt receipt;
-  // The receipt is kMemory only because the log is being rewritten. It may be the first log, which
-  // counts for nothing before it is whole.
-  bool is_rewriting = false;
 
   // Reads the configuration, and refuses a server that cannot keep a store. Returns 0, or an errno
   // value and a message of one line.
   int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
+  // The same in two steps: what is asked, and what the replies say.
+  static std::vector<std::string> questions();
+  int learn(const RedisStoreLink& link, std::span<const RedisStoreLink::Reply> replies,
+            RedisStorePlace::Kind kind, std::string* message);
+
  private:
   // `info`: what INFO has said. `settings`: what CONFIG GET has said. Messages do not name the
   // server.
-  int learn(const std::string& info, const protocol::RedisValue& settings,
-            RedisStorePlace::Kind kind, std::string* message);
+  int learn_from(const std::string& info, const protocol::RedisValue& settings,
+                 RedisStorePlace::Kind kind, std::string* message);
   void read_receipt(const std::string& info, const protocol::RedisValue& settings);
 };
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,84 @@ TEST(RedisStoreReceipts, ALogThatIsNotSyncedDuringASaveIsMemory) {
                                       "--no-appendfsync-on-rewrite", "yes"}});
     EXPECT_EQ(open_backend(url_of(server))->receipt().to_string(), "memory") << fsync;
   }
+}
+
+class RedisStoreSettings : public testing::Test {
+ protected:
+  void set(const std::string& name, const std::string& value) {
+    ASSERT_EQ(run(server_.url(), {"CONFIG", "SET", name, value}).text, "OK");
+  }
+  // What the receipt of a request says that is asked now.
+  std::string receipt() {
+    ask(*backend_, timer("a", kNeverUs), ++requests_);
+    return backend_->receipt().to_string();
+  }
+  // Whether receipts say so by and by.
+  bool says(const std::string& level) {
+    return eventually([&] { return receipt() == level; });
+  }
+
+  RedisServer server_{durable()};
+  const std::unique_ptr<workflow::StoreBackend> backend_ = open_backend(url_of(server_));
+  uint64_t requests_ = 0;
+};
+
+TEST_F(RedisStoreSettings, AStoreThatIsOpenNoticesHowTheServerSyncs) {
+  EXPECT_EQ(receipt(), "fsync");
+  set("appendfsync", "everysec");
+  EXPECT_TRUE(says("everysec"));
+  set("appendfsync", "no");
+  EXPECT_TRUE(says("memory"));
+  set("appendfsync", "always");
+  EXPECT_TRUE(says("fsync"));
+  set("no-appendfsync-on-rewrite", "yes");
+  EXPECT_TRUE(says("memory"));
+  set("no-appendfsync-on-rewrite", "no");
+  EXPECT_TRUE(says("fsync"));
+  set("appendonly", "no");
+  EXPECT_TRUE(says("memory"));
+  set("appendonly", "yes");
+  EXPECT_TRUE(says("fsync"));
+}
+
+// The old log is synced until the new one is whole.
+TEST_F(RedisStoreSettings, ALogThatIsRewrittenGoesOnCounting) {
+  EXPECT_EQ(receipt(), "fsync");
+  set("rdb-key-save-delay", "20000000");
+  ASSERT_FALSE(run(server_.url(), {"BGREWRITEAOF"}).value.is_error());
+  const auto reads = [this] {
+    return workflow::redis_info_field(redis_test::info(server_.url(), "commandstats"),
+                                      "cmdstat_config|get");
+  };
+  // The store has looked once more, and then again.
+  for (int i = 0; i < 2; i++) {
+    const std::string before = reads();
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_EQ(receipt(), "fsync");
+      return reads() != before;
+    }));
+  }
+  EXPECT_THAT(redis_test::info(server_.url(), "persistence"),
+              HasSubstr("aof_rewrite_in_progress:1"));
+}
+
+TEST_F(RedisStoreSettings, APolicyThatMayDropTimersIsRefused) {
+  ask(*backend_, timer("a", kNeverUs), ++requests_);
+  set("maxmemory-policy", "allkeys-lru");
+  StoreFailure failure;
+  EXPECT_TRUE(eventually([&] {
+    ScheduleRequest request = timer("a", kNeverUs);
+    return !carry_out(*backend_, request, &failure, ++requests_);
+  }));
+  EXPECT_EQ(failure.error, EINVAL);
+  EXPECT_FALSE(failure.in_doubt);
+  EXPECT_THAT(failure.message, HasSubstr("the maxmemory-policy of the server is allkeys-lru"));
+  std::string message;
+  EXPECT_EQ(backend_->reopen(&message), EINVAL);
+
+  set("maxmemory-policy", "noeviction");
+  EXPECT_EQ(backend_->reopen(&message), 0) << message;
+  EXPECT_EQ(receipt(), "fsync");
 }
 
 TEST(RedisStoreReceipts, TheFirstLogCountsOnlyWhenItIsWhole) {
