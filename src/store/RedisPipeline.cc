@@ -200,8 +200,10 @@ bool RedisPipeline::add_to_chunks(const std::string& command) {
 }
 
 void RedisPipeline::connected() {
+  uint64_t timer = 0;
   {
     MutexLock lock(mutex_);
+    timer = timer_number_;
     connected_ = true;
     pause_ms_ = options_.first_pause_ms;
     asked_ = !chunks_.empty();
@@ -209,7 +211,7 @@ void RedisPipeline::connected() {
       link_->ask();
     }
   }
-  if (begin_timer(options_.reply_timeout_ms) == Begun::kNoMemory) {
+  if (!begin_timer(options_.reply_timeout_ms, timer)) {
     throw std::bad_alloc();  // as if there were none for the first reply: the connection ends
   }
 }
@@ -292,6 +294,7 @@ void RedisPipeline::lost(int state, int error) {
     take_first()(std::move(outcome));
   }
   int pause = 0;
+  uint64_t last_timer = 0;
   {
     MutexLock lock(mutex_);
     // A cancel that comes late must not meet the next connection.
@@ -303,10 +306,11 @@ void RedisPipeline::lost(int state, int error) {
       pause = std::max(pause_ms_, 1);
       pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
     }
+    last_timer = timer_number_;
     following_++;
     running_ = false;
   }
-  if (pause > 0 && begin_timer(pause) == Begun::kNoMemory) {
+  if (pause > 0 && !begin_timer(pause, last_timer)) {
     connect();
   }
   end_following();
@@ -321,13 +325,11 @@ void RedisPipeline::connect() {
   link_->begin_anew();
 }
 
-RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
+bool RedisPipeline::begin_timer(int64_t delay_ms, uint64_t after) {
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
-    if (closing_) {
-      return Begun::kClosing;  // close() would not find the timer
-    }
+    if (closing_ || timer_number_ != after) return true;  // close() would not find the timer
     number = ++timer_number_;
     following_++;
   }
@@ -347,18 +349,17 @@ RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
       task->dismiss();
     }
     end_following();
-    return Begun::kNoMemory;
+    return false;
   }
   {
     MutexLock lock(mutex_);
-    timer_ = handle;
-    if (!closing_) {
-      handle = WFTimerHandle();
+    if (!closing_ && timer_number_ == number) {
+      timer_ = std::exchange(handle, WFTimerHandle());
     }
   }
   task->start();
-  handle.cancel();  // close() came meanwhile
-  return Begun::kYes;
+  handle.cancel();  // if nobody else would
+  return true;
 }
 
 void RedisPipeline::end_following() {
@@ -425,7 +426,7 @@ void RedisPipeline::time_passed(uint64_t timer, int state, int error) {
     connect();
   } else if (gives_up) {
     cancel_link(ETIMEDOUT);
-  } else if (next_ms > 0 && begin_timer(next_ms) == Begun::kNoMemory) {
+  } else if (next_ms > 0 && !begin_timer(next_ms, timer)) {
     cancel_link(ENOMEM);
   }
   end_following();

@@ -115,9 +115,9 @@ class RedisPipeline {
   bool add_to_chunks(const std::string& command) WF_REQUIRES(mutex_);
   void connect();
   void cancel_link(int reason) WF_EXCLUDES(mutex_);
-  enum class Begun { kYes, kClosing, kNoMemory };
-  // Starts the timer that leads to time_passed(), unless the pipeline is being closed.
-  Begun begin_timer(int64_t delay_ms);
+  // Starts the timer that leads to time_passed(), unless the pipeline is being closed, or another
+  // one has followed on timer `after` meanwhile. Returns false if there is no memory.
+  bool begin_timer(int64_t delay_ms, uint64_t after);
   void time_passed(uint64_t timer, int state, int error);
   Callback take_first();
   // The last step of what following_ counts. Ends what was posted during a pause or an end, if
