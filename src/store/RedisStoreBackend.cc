@@ -157,7 +157,8 @@ std::string RedisStoreBackend::time_argument() const {
 std::string RedisStoreBackend::ahead_argument(const RedisStoreNode& node) const {
   if (test_clock_ != nullptr) return "0";
   // A lease must not count as over before it is, so the time of the store is never ahead.
-  return node.knows_offset ? std::to_string(std::max<int64_t>(node.offset_us - offset_us_, 0)) : "";
+  if (!node.clock.is_known()) return "";
+  return std::to_string(std::max<int64_t>(node.clock.offset_us() - offset_us_, 0));
 }
 
 int64_t RedisStoreBackend::now_us() {
@@ -167,20 +168,14 @@ int64_t RedisStoreBackend::now_us() {
 
 void RedisStoreBackend::learn_time(RedisStoreNode& node, const RedisStoreLink::Reply& reply,
                                    int64_t server_us) {
-  // The server has looked at its clock between these two moments.
-  const int64_t least_us = server_us - reply.received_us;
-  const int64_t most_us = server_us - reply.sent_us;
-  const int64_t offset_us =
-      node.knows_offset ? node.offset_us : least_us + (most_us - least_us) / 2;
-  node.offset_us = std::clamp(offset_us, least_us, std::max(least_us, most_us));
-  node.knows_offset = true;
+  node.clock.learn(reply.sent_us, reply.received_us, server_us);
   int64_t slowest_us = kNeverUs;
   for (const auto& other : nodes_.all()) {
-    if (other->has_shards && !other->knows_offset) {
+    if (other->has_shards && !other->clock.is_known()) {
       return;  // it may be the slowest
     }
     if (other->has_shards) {
-      slowest_us = std::min(slowest_us, other->offset_us);
+      slowest_us = std::min(slowest_us, other->clock.offset_us());
     }
   }
   if (slowest_us != kNeverUs) {
@@ -436,7 +431,8 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
   learn_time(*asked.node, reply, server_us);
   opened_.progress[asked.shard] = redis_store_number(reply.value, 1);
   opened_.last[asked.shard] = redis_store_number(reply.value, 2);
-  const int64_t ahead_us = test_clock_ == nullptr ? asked.node->offset_us - offset_us_.load() : 0;
+  const int64_t ahead_us =
+      test_clock_ == nullptr ? asked.node->clock.offset_us() - offset_us_.load() : 0;
   // The script may have left the last ones for the next one.
   const size_t answered = parts - 3;
   for (size_t i = 0; i < answered; i++) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "store/RedisRedirection.h"
+#include "store/RedisServerClock.h"
 #include "store/RedisStoreLink.h"
 #include "store/RedisStorePlace.h"
 #include "store/RedisStoreServer.h"
@@ -24,9 +25,7 @@ struct RedisStoreNode {
   const RedisUrl url;
   RedisStoreLink link;
   RedisStoreServer about;
-  // The time of the server minus the monotonic clock.
-  int64_t offset_us = 0;
-  bool knows_offset = false;
+  RedisServerClock clock;
   bool has_shards = false;   // see set_shards()
   bool was_used = false;     // since begin()
   bool has_replicas = true;  // enough of them had everything when they were waited for
