@@ -48,6 +48,11 @@ class Elements {
     good_ = good_ && number.is_int() && is_count(number.int_value());
     return static_cast<uint64_t>(number.int_value());
   }
+  unsigned attempts() {
+    const uint64_t number = count();
+    good_ = good_ && number <= std::numeric_limits<unsigned>::max();
+    return static_cast<unsigned>(number);
+  }
   // As an integer or in decimal digits; an empty text is 0. Times and lengths of time are never
   // negative. A number below `least` is bad, and then this returns 0.
   int64_t number(int64_t least = 0) {
@@ -152,7 +157,7 @@ bool read_answer(const Elements& around, const RedisValue& value, WFStoreAnswer*
   answer->owner = elements.text();
   answer->fence = elements.global();
   answer->lease_left = std::chrono::microseconds(elements.number());
-  answer->attempts = static_cast<unsigned>(elements.count());
+  answer->attempts = elements.attempts();
   good = read_word(kOutcomes, elements.text(), &answer->outcome) && good;
   answer->when = time_of_us(elements.number());
   return good && elements.good();
@@ -362,7 +367,7 @@ class Answers {
     claimed->wake_us = elements.number();
     claimed->attempts = 1;
     if (elements.more()) {
-      claimed->attempts = static_cast<unsigned>(elements.count());
+      claimed->attempts = elements.attempts();
       claimed->spec.repeat = elements.text();
       claimed->spec.skip_after_us = elements.number(std::numeric_limits<int64_t>::min());
     }
@@ -376,7 +381,7 @@ class Answers {
     info->payload = elements.text();
     info->due = time_of_us(elements.number());
     const bool good = read_word(kStages, elements.text(), &info->stage);
-    info->attempts = static_cast<unsigned>(elements.count());
+    info->attempts = elements.attempts();
     info->owner = elements.text();
     info->reason = elements.text();
     return good && elements.good();

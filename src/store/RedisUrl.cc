@@ -161,7 +161,7 @@ int set_unix_path(std::string_view host, std::string_view path, RedisUrl* url, s
   std::string reason;
   if (!host.empty()) {
     reason = "a URL of a unix socket has no host: say redis+unix:///path, with three slashes";
-  } else if (path.size() <= 1) {
+  } else if (path.size() <= 1 || path[0] != '/') {
     reason = "the URL lacks the path of the unix socket: say redis+unix:///path";
   } else if (url->unix_path.size() > kMax) {
     reason = "the path of the unix socket in the URL has " + std::to_string(url->unix_path.size()) +

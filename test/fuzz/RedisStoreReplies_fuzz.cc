@@ -236,8 +236,11 @@ class Checks {
     require(what.claimed.size() == claimed);
     size_t next = 0;
     for (const RedisStorePart& part : parts_) {
-      for (size_t i = 0; i < part.reply[2].arr_size(); ++i)
+      for (size_t i = 0; i < part.reply[2].arr_size(); ++i) {
+        const RedisValue& said = part.reply[2][i];
+        require(what.claimed[next].attempts == (said.arr_size() > 7 ? said[7].int_value() : 1));
         check_claimed(what, what.claimed[next++], part);
+      }
     }
   }
   void operator()(const FinishRequest& what) const {

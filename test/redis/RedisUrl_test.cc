@@ -61,6 +61,7 @@ TEST(RedisUrl, NamesAUnixSocket) {
   EXPECT_EQ(said("redis+unix:///a%20b?db=2"), "/a b db 2");
   EXPECT_EQ(said("redis+unix://u:p@/run/redis.sock"), "[u][p] /run/redis.sock db 0");
   EXPECT_EQ(said("redis+unix:///"), kParseFailed);
+  EXPECT_EQ(said("redis+unix:redis.sock"), kParseFailed);
   EXPECT_EQ(said("redis+unix://host/path"), kParseFailed);
   EXPECT_EQ(said("redis+unix:///a%00b"), kParseFailed);
   EXPECT_EQ(said("redis+unix:///" + std::string(108, 'x')), kParseFailed);
