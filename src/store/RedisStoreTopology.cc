@@ -76,21 +76,6 @@ bool read_whole_number(const std::string& text, NUMBER* number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Reads what a Sentinel says about a master: names and values in turn.
-bool read_master(const protocol::RedisValue& reply, RedisUrl::Server* master, uint64_t* epoch) {
-  for (size_t i = 0; i + 1 < reply.arr_size(); i += 2) {
-    const std::string name = reply[i].string_value();
-    const std::string value = reply[i + 1].string_value();
-    if (name == "ip") {
-      master->host = value;
-    } else if ((name == "port" && !read_whole_number(value, &master->port)) ||
-               (name == "config-epoch" && !read_whole_number(value, epoch))) {
-      return false;
-    }
-  }
-  return !master->host.empty() && master->port != 0;
-}
-
 // Why those who were asked have not answered.
 class Failures {
  public:
@@ -129,7 +114,7 @@ int ask_sentinels(const RedisStorePlace& place, RedisStoreTopology* topology,
     }
     RedisUrl::Server master;
     uint64_t epoch = 0;
-    if (read_master(reply.value, &master, &epoch) &&
+    if (RedisStoreTopology::read_master(reply.value, &master, &epoch) &&
         (topology->masters.empty() || epoch > latest)) {
       topology->masters = {master};
       latest = epoch;
@@ -293,6 +278,21 @@ int RedisStoreTopology::find(const RedisStorePlace& place,
   }
   topology->masters = {place.server.server};
   return 0;
+}
+
+bool RedisStoreTopology::read_master(const protocol::RedisValue& reply, RedisUrl::Server* master,
+                                     uint64_t* epoch) {
+  for (size_t i = 0; i + 1 < reply.arr_size(); i += 2) {
+    const std::string name = reply[i].string_value();
+    const std::string value = reply[i + 1].string_value();
+    if (name == "ip") {
+      master->host = value;
+    } else if ((name == "port" && !read_whole_number(value, &master->port)) ||
+               (name == "config-epoch" && !read_whole_number(value, epoch))) {
+      return false;
+    }
+  }
+  return !master->host.empty() && master->port != 0;
 }
 
 bool RedisStoreTopology::has(const RedisUrl::Server& master) const {

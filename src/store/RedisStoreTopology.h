@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "store/RedisSlots.h"
 #include "store/RedisStorePlace.h"
 #include "store/RedisUrl.h"
+#include "workflow/RedisMessage.h"
 
 namespace workflow {
 
@@ -30,6 +32,11 @@ struct RedisStoreTopology {
   // errno value and a message of one line. Blocks.
   static int find(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& known,
                   RedisStoreTopology* topology, std::string* message);
+
+  // Reads what a Sentinel says about a master: names and values in turn. Returns false if it does
+  // not say where that is. `epoch` stays the same if it says none.
+  static bool read_master(const protocol::RedisValue& reply, RedisUrl::Server* master,
+                          uint64_t* epoch);
 
   bool has(const RedisUrl::Server& master) const;
 };

@@ -13,6 +13,7 @@
 #include "store/RedisRedirection.h"
 #include "store/RedisSlots.h"
 #include "store/RedisStoreServer.h"
+#include "store/RedisStoreTopology.h"
 #include "store/RedisSubscription.h"
 #include "store/RedisUrl.h"
 #include "workflow/RedisMessage.h"
@@ -31,6 +32,7 @@ using workflow::RedisGreeting;
 using workflow::RedisRedirection;
 using workflow::RedisSlots;
 using workflow::RedisStoreError;
+using workflow::RedisStoreTopology;
 using workflow::RedisSubscription;
 using workflow::RedisUrl;
 
@@ -179,6 +181,43 @@ void check_slots(const RedisValue& value) {
   }
 }
 
+// --- what a Sentinel says about a master ---
+
+// The digits at the beginning of a text, which may have a sign; 0 if they are too many.
+int64_t number_at_begin(const std::string& text) {
+  const bool is_negative = text.starts_with('-');
+  int64_t number = 0;
+  for (size_t i = is_negative ? 1 : 0; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+    const int64_t digit = is_negative ? '0' - text[i] : text[i] - '0';
+    if (__builtin_mul_overflow(number, 10, &number) ||
+        __builtin_add_overflow(number, digit, &number))
+      return 0;
+  }
+  return number;
+}
+
+// Whether a name in the array has such a value. Names and values come in turn.
+template <class MATCHES>
+bool says(const RedisValue& array, const std::string& name, const MATCHES& matches) {
+  for (size_t i = 0; i + 1 < array.arr_size(); i += 2) {
+    if (array[i].string_value() == name && matches(array[i + 1].string_value())) return true;
+  }
+  return false;
+}
+
+void check_sentinel(const RedisValue& value) {
+  constexpr uint64_t kEarlier = 7;
+  RedisUrl::Server master;
+  uint64_t epoch = kEarlier;
+  const bool good = RedisStoreTopology::read_master(value, &master, &epoch);
+  require(!good || (value.is_array() && !master.host.empty() && master.port != 0));
+  if (!good) return;
+  require(says(value, "ip", [&](const std::string& text) { return text == master.host; }));
+  require(says(value, "port",
+               [&](const std::string& text) { return number_at_begin(text) == master.port; }));
+  require(epoch == kEarlier || says(value, "config-epoch", [](const auto&) { return true; }));
+}
+
 // --- what INFO says, and numbers ---
 
 void check_info(const std::string& info) {
@@ -197,19 +236,6 @@ void check_info(const std::string& info) {
   }
 }
 
-// The digits at the beginning of a text, which may have a sign; 0 if they are too many.
-int64_t number_at_begin(const std::string& text) {
-  const bool is_negative = text.starts_with('-');
-  int64_t number = 0;
-  for (size_t i = is_negative ? 1 : 0; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
-    const int64_t digit = is_negative ? '0' - text[i] : text[i] - '0';
-    if (__builtin_mul_overflow(number, 10, &number) ||
-        __builtin_add_overflow(number, digit, &number))
-      return 0;
-  }
-  return number;
-}
-
 void check_numbers(const RedisValue& array) {
   for (size_t i = 0; i < array.arr_size(); ++i)
     require(workflow::redis_store_number(array, i) == number_at_begin(array[i].string_value()));
@@ -218,6 +244,7 @@ void check_numbers(const RedisValue& array) {
 
 void check_value(const RedisValue& value) {
   check_numbers(value);
+  check_sentinel(value);
   if (const std::string* text = value.string_view()) {
     check_redirection(*text);
     check_error(*text);
