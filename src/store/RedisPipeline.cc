@@ -329,7 +329,8 @@ bool RedisPipeline::begin_timer(int64_t delay_ms, uint64_t after) {
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
-    if (closing_ || timer_number_ != after) return true;  // close() would not find the timer
+    // close() would not find the timer, or it would take the place of a later one.
+    if (closing_ || timer_number_ != after) return true;
     number = ++timer_number_;
     following_++;
   }

@@ -8,9 +8,9 @@ namespace workflow {
 // How far the clock of a server is ahead of the monotonic clock of this process. The replies tell:
 // the server has looked at its clock between the sending and the arrival of each.
 //
-// Until either clock is set or drifts, offset_us() is never less than what it stands for: too much
-// by as long as the quickest request so far was under way. So a delay that becomes a date by it is
-// never too short, and who asks at that date does not ask too early.
+// At first offset_us() is too large, by the time that the quickest request so far took to reach the
+// server. So a delay that becomes a date by it is not too short. When the clocks have drifted, it
+// may also be too small, but by no more than the latest reply was under way.
 class RedisServerClock {
  public:
   // False: no reply has come yet, and the offset is 0.

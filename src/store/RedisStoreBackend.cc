@@ -191,16 +191,12 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
       failure_.message = "Redis: the store is closed";
     }
   } else {
-    failure_.error = nodes_.look_again(&failure_.message);
+    failure_.error = nodes_.refusal(&failure_.message);
     nodes_.begin();
     keep_news();
   }
   for (StoreRequest* request : requests) {
     clear_answer(*request);
-  }
-  receipt_ = nodes_.receipt(false);
-  if (failure_.error == 0) {
-    said_fsync_ = receipt_.level == WFStoreReceipt::kFsync;
   }
   has_waited_ = false;
   size_t done = 0;
@@ -221,6 +217,11 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   }
   for (StoreRequest* request : requests.subspan(done)) {
     request->failure = {failure_.error, failure_.message, false};
+  }
+  const WFStoreReceipt without_replicas = nodes_.receipt(false);
+  receipt_ = has_waited_ ? receipt_ : without_replicas;
+  if (failure_.error == 0) {
+    said_fsync_ = without_replicas.level == WFStoreReceipt::kFsync;
   }
   return failure_.error == 0;
 }

@@ -124,7 +124,7 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreOpening opened_;
   WFStoreReceipt receipt_;
   bool has_waited_ = false;  // for replicas, in the present execute()
-  bool said_fsync_ = false;  // the last receipt, when replicas are left out
+  bool said_fsync_ = false;  // whether the last receipt, replicas left aside, was fsync
   std::string script_sha_;
   std::string full_script_sha_;
   Failure failure_;  // of the last execute()

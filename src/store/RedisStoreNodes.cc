@@ -30,10 +30,6 @@ void pause_for(int64_t us) {
   std::this_thread::sleep_for(std::chrono::microseconds(us));
 }
 
-bool has_failed(const RedisStoreLink::Reply& reply) {
-  return reply.error != 0;
-}
-
 bool begins_with(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
 }
@@ -43,6 +39,8 @@ bool begins_with(const std::string& text, std::string_view code) {
 void RedisStoreNodes::close() {
   owners_.clear();
   nodes_.clear();
+  refused_ = 0;
+  why_refused_.clear();
 }
 
 int RedisStoreNodes::connect(std::string* message) {
@@ -142,7 +140,11 @@ void RedisStoreNodes::ask_once(std::span<Attempt> attempts) {
     commands.push_back({&attempt.node->link, attempt.question->command(*attempt.node)});
     attempt.node->was_used = true;
   }
+  const std::vector<Look> looks = add_looks(attempts, &commands);
   std::vector<RedisStoreLink::Reply> replies = RedisStoreLink::ask_each(commands, patience());
+  for (const Look& look : looks) {
+    take_look(*look.node, std::span(replies).subspan(look.first, look.count));
+  }
   for (size_t i = 0; i < attempts.size(); i++) {
     Attempt& attempt = attempts[i];
     attempt.question->reply = std::move(replies[places[i]]);
@@ -252,35 +254,37 @@ bool RedisStoreNodes::are_still_masters() {
   });
 }
 
-int RedisStoreNodes::look_again(std::string* message) {
-  begin();
+std::vector<RedisStoreNodes::Look> RedisStoreNodes::add_looks(
+    std::span<const Attempt> attempts, std::vector<RedisStoreLink::Question>* questions) {
+  std::vector<Look> looks;
   const int64_t now_us = steady_us();
-  std::vector<RedisStoreNode*> looked_at;
-  std::vector<RedisStoreLink::Question> questions;
-  for (const auto& node : nodes_) {
-    if (now_us < node->read_us + kLookUs) continue;
-    node->read_us = now_us;
-    node->was_used = true;
-    looked_at.push_back(node.get());
-    for (std::string& question : RedisStoreServer::questions()) {
-      questions.push_back({&node->link, std::move(question)});
+  for (const Attempt& attempt : attempts) {
+    RedisStoreNode& node = *attempt.node;
+    if (now_us < node.read_us + kLookUs) continue;
+    node.read_us = now_us;
+    Look look{&node, questions->size(), 0};
+    for (std::string& question : node.about.questions()) {
+      questions->push_back({&node.link, std::move(question)});
+      look.count++;
     }
+    looks.push_back(look);
   }
-  if (looked_at.empty()) return 0;
-  const auto replies = RedisStoreLink::ask_each(questions, patience());
-  const size_t of_each = questions.size() / looked_at.size();
-  for (size_t i = 0; i < looked_at.size(); i++) {
-    RedisStoreNode& node = *looked_at[i];
-    const auto its_replies = std::span(replies).subspan(i * of_each, of_each);
-    if (std::any_of(its_replies.begin(), its_replies.end(), has_failed)) continue;
-    RedisStoreServer present = node.about;
-    const int error = present.learn(node.link, its_replies, place_.kind, message);
-    if (error == EINVAL) return error;  // it may drop timers, and no script would notice
-    if (error == 0 && present.identity == node.about.identity) {
-      node.about.receipt = present.receipt;
-    }
-  }
-  return 0;
+  return looks;
+}
+
+void RedisStoreNodes::take_look(RedisStoreNode& node,
+                                std::span<const RedisStoreLink::Reply> replies) {
+  std::string message;
+  const int error = node.about.learn(node.link, replies, place_.kind, &message);
+  // The next script finds out as well whether the server is a master that has its data.
+  if (error == 0 || error == EROFS) return;
+  refused_ = error;
+  why_refused_ = message;
+}
+
+int RedisStoreNodes::refusal(std::string* message) const {
+  *message = why_refused_;
+  return refused_;
 }
 
 WFStoreReceipt RedisStoreNodes::receipt(bool waits) {

@@ -41,7 +41,10 @@ struct RedisStoreNode {
 // 2. A server that replies after a silence may have been replaced without knowing it. Its replies
 //    count only once is_still_right() has confirmed that it is still a master. With any reasonable
 //    setting a failover takes longer than RedisStoreLink::kSilenceUs.
-// 3. When one connection ends, all of them are ended. connect() makes new ones.
+// 3. Somebody may change the settings of a server. They are read again with what it is asked, at
+//    most once a second, and at no other time. So that costs no time of a reply, and what is not
+//    used is not read.
+// 4. When one connection ends, all of them are ended. connect() makes new ones.
 //
 // Used by one thread at a time. Blocks.
 class RedisStoreNodes {
@@ -82,10 +85,9 @@ class RedisStoreNodes {
   bool is_still_right();
   // What is wrong after is_still_right() has returned false, in one line.
   std::string why_not_right() const;
-  // Reads the settings of the servers again, of each at most once a second, since somebody may
-  // change them. Returns 0, or EINVAL and a message of one line if a server may drop timers now.
-  // Everything else that is wrong is for the next script to find out.
-  int look_again(std::string* message);
+  // Why nothing more may be asked, although connect() has succeeded: a server may drop timers now,
+  // or has not said what its settings are. Returns 0, or an errno value and a message of one line.
+  int refusal(std::string* message) const;
   // Waits until as many replicas as the place says have what the servers know that were used, or
   // for a moment. Returns what an answer survives: the least of what it does on each server.
   WFStoreReceipt receipt(bool waits);
@@ -97,6 +99,12 @@ class RedisStoreNodes {
     RedisStoreNode* node = nullptr;
     bool asking = false;  // behind ASKING
     int hops = 0;
+  };
+  // The settings of a server are read again.
+  struct Look {
+    RedisStoreNode* node = nullptr;
+    size_t first = 0;  // of its questions
+    size_t count = 0;
   };
 
   static constexpr int kReplicasMs = 1000;
@@ -112,6 +120,9 @@ class RedisStoreNodes {
   // Connects to a server that is not known yet. Null with an error and a message.
   RedisStoreNode* add_node(const RedisUrl& url, int* error, std::string* message);
   void ask_once(std::span<Attempt> attempts);
+  std::vector<Look> add_looks(std::span<const Attempt> attempts,
+                              std::vector<RedisStoreLink::Question>* questions);
+  void take_look(RedisStoreNode& node, std::span<const RedisStoreLink::Reply> replies);
   // Decides what follows from a reply. Returns whether it is asked again, `*pauses`: not at once.
   bool must_retry(Attempt& attempt, bool* pauses);
   size_t slot_of(size_t shard) const;
@@ -120,6 +131,9 @@ class RedisStoreNodes {
   std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
   std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
   size_t shards_ = 0;                    // 0: not known yet
+  // See refusal(). From the last connect() on.
+  int refused_ = 0;
+  std::string why_refused_;
 };
 
 }  // namespace workflow

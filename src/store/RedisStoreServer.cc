@@ -4,6 +4,7 @@
 #include <charconv>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "store/RedisStoreScripts.h"
 #include "store/RedisWire.h"
@@ -110,28 +111,31 @@ std::string redis_store_command(const std::string& how, const std::string& scrip
   return wire;
 }
 
-void RedisStoreServer::read_receipt(const std::string& info, const protocol::RedisValue& settings) {
+void RedisStoreServer::read_receipt(const Said& said) {
   // A server may refuse to say how it syncs.
-  const std::string fsync = setting(settings, "appendfsync");
-  const bool logs = redis_info_field(info, "aof_enabled") != "0" && fsync != "no";
+  const std::string fsync = setting(said.settings, "appendfsync");
+  const bool logs = redis_info_field(said.info, "aof_enabled") != "0" && fsync != "no";
   // Nothing is synced while a child process writes a snapshot or a new log, however long that
   // takes.
-  const bool pauses = setting(settings, "no-appendfsync-on-rewrite") == "yes";
-  const bool is_rewriting = redis_info_field(info, "aof_rewrite_in_progress") == "1" ||
-                            redis_info_field(info, "aof_rewrite_scheduled") == "1";
-  const bool is_whole = receipt.level > WFStoreReceipt::kMemory || !is_rewriting;
+  const bool pauses = setting(said.settings, "no-appendfsync-on-rewrite") == "yes";
+  const bool is_rewriting = redis_info_field(said.info, "aof_rewrite_in_progress") == "1" ||
+                            redis_info_field(said.info, "aof_rewrite_scheduled") == "1";
+  const std::string changes = redis_info_field(said.commands, "cmdstat_config|set");
+  const bool is_whole =
+      !is_rewriting || (receipt.level > WFStoreReceipt::kMemory && changes == changes_);
+  changes_ = changes;
   receipt = {};
-  if (!logs || pauses || !is_whole) {
+  if (!logs || pauses) {
     receipt.level = WFStoreReceipt::kMemory;
-  } else if (fsync == "everysec") {
-    receipt.level = WFStoreReceipt::kEverySecond;
-  } else if (fsync == "always") {
-    receipt.level = WFStoreReceipt::kFsync;
+  } else if (fsync == "everysec" || fsync == "always") {
+    const auto level = fsync == "always" ? WFStoreReceipt::kFsync : WFStoreReceipt::kEverySecond;
+    receipt.level = is_whole ? level : WFStoreReceipt::kMemory;
   }
 }
 
-int RedisStoreServer::learn_from(const std::string& info, const protocol::RedisValue& settings,
-                                 RedisStorePlace::Kind kind, std::string* message) {
+int RedisStoreServer::learn_from(const Said& said, RedisStorePlace::Kind kind,
+                                 std::string* message) {
+  const std::string& info = said.info;
   const std::string version = redis_info_field(info, "redis_version");
   int major = 0;
   std::from_chars(version.data(), version.data() + version.size(), major);
@@ -160,23 +164,38 @@ int RedisStoreServer::learn_from(const std::string& info, const protocol::RedisV
                              ", which would drop timers: a store needs noeviction",
                          message);
   }
-  identity = redis_info_field(info, "run_id") + "/" + redis_info_field(info, "master_replid");
-  read_receipt(info, settings);
+  const std::string present =
+      redis_info_field(info, "run_id") + "/" + redis_info_field(info, "master_replid");
+  if (std::exchange(identity, present) != present) {
+    receipt = {};  // it may have another log
+  }
+  read_receipt(said);
   return 0;
 }
 
-std::vector<std::string> RedisStoreServer::questions() {
-  return {command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})};
+std::vector<std::string> RedisStoreServer::questions() const {
+  std::vector<std::string> all = {command_of({"INFO"}), command_of({"INFO", "commandstats"})};
+  if (!hides_settings_) {
+    all.push_back(command_of({"CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite"}));
+  }
+  return all;
 }
 
 int RedisStoreServer::learn(const RedisStoreLink& link,
                             std::span<const RedisStoreLink::Reply> replies,
                             RedisStorePlace::Kind kind, std::string* message) {
-  if (const int error = redis_store_failure(link, replies[0], message)) return error;
-  // CONFIG may be refused: then the receipt is not known.
-  if (replies[1].error != 0) return redis_store_failure(link, replies[1], message);
+  for (const RedisStoreLink::Reply& reply : replies.first(2)) {
+    if (const int error = redis_store_failure(link, reply, message)) return error;
+  }
+  Said said{replies[0].value.string_value(), replies[1].value.string_value(), {}};
+  if (replies.size() > 2) {
+    if (replies[2].error != 0) return redis_store_failure(link, replies[2], message);
+    // A server whose user may not ask for settings is not asked again.
+    hides_settings_ = replies[2].value.is_error();
+    said.settings = replies[2].value;
+  }
   std::string why;
-  const int error = learn_from(replies[0].value.string_value(), replies[1].value, kind, &why);
+  const int error = learn_from(said, kind, &why);
   return error == 0 ? 0 : refuse_server(error, link.name() + ": " + why, message);
 }
 

@@ -12,31 +12,41 @@
 
 namespace workflow {
 
-// What a store has learnt about one of its servers. Plain data.
+// What a store has learnt about one of its servers.
 struct RedisStoreServer {
   // Identifies the process of the server and the history of its data. It changes when the data may
   // have gone back to an earlier state: after a restart, and when a replica has become a master. It
   // also changes when the server gets its first replica.
   std::string identity;
-  // A log that is being rewritten counts if it counted when this was read before. Otherwise it may
-  // be the first log, which counts for nothing before it is whole.
+  // What an answer of this server survives. While a log is being rewritten, it counts if it counted
+  // when this was read before, and nobody has changed a setting since. Otherwise it may be the
+  // first log, which counts for nothing before it is whole.
   WFStoreReceipt receipt;
 
   // Reads the configuration, and refuses a server that cannot keep a store. Returns 0, or an errno
   // value and a message of one line.
   int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
-  // The same in two steps: what is asked, and what the replies say.
-  static std::vector<std::string> questions();
+  // The same in two steps: what is asked, and what the replies say. All are asked at once, so that
+  // the server does nothing else in between.
+  std::vector<std::string> questions() const;
   int learn(const RedisStoreLink& link, std::span<const RedisStoreLink::Reply> replies,
             RedisStorePlace::Kind kind, std::string* message);
 
  private:
-  // `info`: what INFO has said. `settings`: what CONFIG GET has said. Messages do not name the
-  // server.
-  int learn_from(const std::string& info, const protocol::RedisValue& settings,
-                 RedisStorePlace::Kind kind, std::string* message);
-  void read_receipt(const std::string& info, const protocol::RedisValue& settings);
+  // What INFO has said, INFO commandstats, and CONFIG GET.
+  struct Said {
+    std::string info;
+    std::string commands;
+    protocol::RedisValue settings;
+  };
+
+  // Messages do not name the server.
+  int learn_from(const Said& said, RedisStorePlace::Kind kind, std::string* message);
+  void read_receipt(const Said& said);
+
+  std::string changes_;  // how often a setting was changed; empty if never
+  bool hides_settings_ = false;
 };
 
 // What an error of the server means.

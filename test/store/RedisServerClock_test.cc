@@ -30,7 +30,7 @@ TEST(RedisServerClock, IsUnknownBeforeAReply) {
 }
 
 // A date that is computed with an offset that is too small would come too early.
-TEST(RedisServerClock, IsNeverTooFarBehindAndNoFurtherAheadThanTheQuickestRequest) {
+TEST(RedisServerClock, IsAheadByAsMuchAsTheQuickestRequestTook) {
   TestRandom random(test_support::test_seed());
   for (int i = 0; i < 100; i++) {
     RedisServerClock clock;

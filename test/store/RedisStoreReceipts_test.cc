@@ -3,10 +3,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "store/RedisStoreKit.h"
@@ -277,6 +279,29 @@ class RedisStoreSettings : public testing::Test {
     ask(*backend_, timer("a", kNeverUs), ++requests_);
     return backend_->receipt().to_string();
   }
+  // The child that writes a log takes 20 s for each key, until it is ended.
+  void let_rewrites_last() { set("rdb-key-save-delay", "20000000"); }
+  bool is_rewriting() { return info("persistence", "aof_rewrite_in_progress") == "1"; }
+  // What INFO says, for questions of this test alone.
+  std::string info(const std::string& section, const std::string& name) {
+    infos_asked_++;
+    return workflow::redis_info_field(redis_test::info(server_.url(), section), name);
+  }
+  // How many questions of the store about its settings the server has answered.
+  size_t looks() {
+    const size_t asked_here = infos_asked_;
+    const std::string calls = info("commandstats", "cmdstat_info");  // calls=n,...
+    EXPECT_THAT(calls, testing::StartsWith("calls="));
+    return std::strtoul(calls.c_str() + std::string("calls=").size(), nullptr, 10) - asked_here;
+  }
+  // Sends requests until the store has looked again.
+  bool looks_again() {
+    const size_t before = looks();
+    return eventually([&] {
+      receipt();
+      return looks() > before;
+    });
+  }
   // Whether receipts say so by and by.
   bool says(const std::string& level) {
     return eventually([&] { return receipt() == level; });
@@ -285,6 +310,7 @@ class RedisStoreSettings : public testing::Test {
   RedisServer server_{durable()};
   const std::unique_ptr<workflow::StoreBackend> backend_ = open_backend(url_of(server_));
   uint64_t requests_ = 0;
+  size_t infos_asked_ = 0;
 };
 
 TEST_F(RedisStoreSettings, AStoreThatIsOpenNoticesHowTheServerSyncs) {
@@ -308,31 +334,41 @@ TEST_F(RedisStoreSettings, AStoreThatIsOpenNoticesHowTheServerSyncs) {
 // The old log is synced until the new one is whole.
 TEST_F(RedisStoreSettings, ALogThatIsRewrittenGoesOnCounting) {
   EXPECT_EQ(receipt(), "fsync");
-  set("rdb-key-save-delay", "20000000");
+  let_rewrites_last();
+  EXPECT_TRUE(looks_again());
   ASSERT_FALSE(run(server_.url(), {"BGREWRITEAOF"}).value.is_error());
-  const auto reads = [this] {
-    return workflow::redis_info_field(redis_test::info(server_.url(), "commandstats"),
-                                      "cmdstat_config|get");
-  };
-  // The store has looked once more, and then again.
-  for (int i = 0; i < 2; i++) {
-    const std::string before = reads();
-    EXPECT_TRUE(eventually([&] {
-      EXPECT_EQ(receipt(), "fsync");
-      return reads() != before;
-    }));
-  }
-  EXPECT_THAT(redis_test::info(server_.url(), "persistence"),
-              HasSubstr("aof_rewrite_in_progress:1"));
+  EXPECT_TRUE(looks_again());
+  EXPECT_EQ(receipt(), "fsync");
+  EXPECT_TRUE(looks_again());
+  EXPECT_EQ(receipt(), "fsync");
+  EXPECT_TRUE(is_rewriting());
+  set("appendonly", "no");  // ends the child
+}
+
+// Nobody has seen that there was no log in between.
+TEST_F(RedisStoreSettings, ALogThatIsSwitchedOffAndOnAgainIsTheFirstOne) {
+  EXPECT_EQ(receipt(), "fsync");
+  let_rewrites_last();
+  EXPECT_TRUE(looks_again());
+  set("appendonly", "no");
+  set("appendonly", "yes");
+  EXPECT_TRUE(looks_again());
+  EXPECT_EQ(receipt(), "memory");
+  EXPECT_TRUE(looks_again());
+  EXPECT_EQ(receipt(), "memory");
+  EXPECT_TRUE(is_rewriting());
+  set("appendonly", "no");  // ends the child
 }
 
 TEST_F(RedisStoreSettings, APolicyThatMayDropTimersIsRefused) {
-  ask(*backend_, timer("a", kNeverUs), ++requests_);
   set("maxmemory-policy", "allkeys-lru");
   StoreFailure failure;
+  size_t stored = 0;
   EXPECT_TRUE(eventually([&] {
     ScheduleRequest request = timer("a", kNeverUs);
-    return !carry_out(*backend_, request, &failure, ++requests_);
+    const bool works = carry_out(*backend_, request, &failure, ++requests_);
+    stored += works ? 1 : 0;
+    return !works;
   }));
   EXPECT_EQ(failure.error, EINVAL);
   EXPECT_FALSE(failure.in_doubt);
@@ -342,7 +378,53 @@ TEST_F(RedisStoreSettings, APolicyThatMayDropTimersIsRefused) {
 
   set("maxmemory-policy", "noeviction");
   EXPECT_EQ(backend_->reopen(&message), 0) << message;
+  EXPECT_EQ(names(*backend_).size(), stored);
   EXPECT_EQ(receipt(), "fsync");
+}
+
+// It is asked no more for what it has refused.
+TEST_F(RedisStoreSettings, ThatAServerHidesAreNotAskedForAgain) {
+  ASSERT_EQ(run(server_.url(), {"ACL", "SETUSER", "default", "-config|get"}).text, "OK");
+  std::string message;
+  ASSERT_EQ(backend_->reopen(&message), 0) << message;
+  EXPECT_EQ(receipt(), "unknown");
+  const std::string refused = info("commandstats", "cmdstat_config|get");
+  EXPECT_THAT(refused, HasSubstr("rejected_calls=1,"));
+  EXPECT_TRUE(looks_again());
+  EXPECT_EQ(receipt(), "unknown");
+  EXPECT_EQ(info("commandstats", "cmdstat_config|get"), refused);
+}
+
+// As when the store is opened: nobody would know any more whether timers are dropped.
+TEST_F(RedisStoreSettings, AServerThatBeginsToHideWhatItIsIsRefused) {
+  EXPECT_EQ(receipt(), "fsync");
+  ASSERT_EQ(run(server_.url(), {"ACL", "SETUSER", "default", "-info"}).text, "OK");
+  StoreFailure failure;
+  EXPECT_TRUE(eventually([&] {
+    ScheduleRequest request = timer("a", kNeverUs);
+    return !carry_out(*backend_, request, &failure, ++requests_);
+  }));
+  EXPECT_EQ(failure.error, EACCES);
+  EXPECT_FALSE(failure.in_doubt);
+  ASSERT_EQ(run(server_.url(), {"ACL", "SETUSER", "default", "+info"}).text, "OK");
+  std::string message;
+  EXPECT_EQ(backend_->reopen(&message), 0) << message;
+}
+
+// A server that gets its first replica is another one for the scripts.
+TEST(RedisStoreReceipts, FollowTheSettingsAlsoAfterTheServerHasGotAReplica) {
+  RedisServer server({.on = RedisServer::On::kTcp, .arguments = {"--appendonly", "yes"}});
+  const auto backend = open_backend(server.url());
+  RedisServer replica(redis_test::replica_of(server));
+  ASSERT_TRUE(redis_test::is_in_sync(replica));
+  uint64_t number = 0;
+  for (const auto& [fsync, level] : {std::pair("everysec", "everysec"), {"always", "fsync"}}) {
+    ASSERT_EQ(run(server.url(), {"CONFIG", "SET", "appendfsync", fsync}).text, "OK");
+    EXPECT_TRUE(eventually([&, level = level] {
+      ask(*backend, timer("a", kNeverUs), ++number);
+      return backend->receipt().to_string() == level;
+    })) << level;
+  }
 }
 
 TEST(RedisStoreReceipts, TheFirstLogCountsOnlyWhenItIsWhole) {
