@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -275,11 +276,19 @@ std::vector<RedisStoreNodes::Look> RedisStoreNodes::add_looks(
 void RedisStoreNodes::take_look(RedisStoreNode& node,
                                 std::span<const RedisStoreLink::Reply> replies) {
   std::string message;
-  const int error = node.about.learn(node.link, replies, place_.kind, &message);
-  // The next script finds out as well whether the server is a master that has its data.
-  if (error == 0 || error == EROFS) return;
+  int error = ENOMEM;
+  try {
+    error = node.about.learn(node.link, replies, place_.kind, &message);
+  } catch (const std::bad_alloc&) {
+    node.about.receipt = {};  // what the scripts have said counts all the same
+  }
+  if (error == 0) return;
+  node.read_us = 0;
+  // A Cluster says where the master is now. The connection outlasts a want of memory.
+  const bool moves = error == EROFS && place_.kind == RedisStorePlace::Kind::kCluster;
+  if (moves || error == ENOMEM || error == ENOBUFS) return;
   refused_ = error;
-  why_refused_ = message;
+  why_refused_ = std::move(message);
 }
 
 int RedisStoreNodes::refusal(std::string* message) const {
@@ -291,7 +300,9 @@ WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
   WFStoreReceipt least;
   least.level = WFStoreReceipt::kFsync;
   for (const auto& node : nodes_) {
-    least.level = std::min(least.level, node->about.receipt.level);
+    if (node->has_shards || node->was_used) {
+      least.level = std::min(least.level, node->about.receipt.level);
+    }
   }
   std::vector<RedisStoreNode*> waiting;
   std::vector<RedisStoreLink::Question> questions;

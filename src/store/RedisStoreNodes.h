@@ -29,7 +29,7 @@ struct RedisStoreNode {
   bool has_shards = false;   // see set_shards()
   bool was_used = false;     // since begin()
   bool has_replicas = true;  // enough of them had everything when they were waited for
-  int64_t read_us = 0;       // when `about` was read last, by the monotonic clock
+  int64_t read_us = 0;       // when it was asked last for `about`, by the monotonic clock
 };
 
 // The masters of a store, each with a connection, and which shard is where: one server, the master
@@ -41,9 +41,9 @@ struct RedisStoreNode {
 // 2. A server that replies after a silence may have been replaced without knowing it. Its replies
 //    count only once is_still_right() has confirmed that it is still a master. With any reasonable
 //    setting a failover takes longer than RedisStoreLink::kSilenceUs.
-// 3. Somebody may change the settings of a server. They are read again with what it is asked, at
-//    most once a second, and at no other time. So that costs no time of a reply, and what is not
-//    used is not read.
+// 3. Somebody may change the settings of a server. The questions about them go out with the
+//    scripts, at most once a second, so they cost no round trip of their own. A server that gets no
+//    script is not asked, and does not count.
 // 4. When one connection ends, all of them are ended. connect() makes new ones.
 //
 // Used by one thread at a time. Blocks.
@@ -85,11 +85,12 @@ class RedisStoreNodes {
   bool is_still_right();
   // What is wrong after is_still_right() has returned false, in one line.
   std::string why_not_right() const;
-  // Why nothing more may be asked, although connect() has succeeded: a server may drop timers now,
-  // or has not said what its settings are. Returns 0, or an errno value and a message of one line.
+  // Why nothing more may be asked before the next connect(): a server may drop timers now, or has
+  // not said what its settings are. Returns 0, or an errno value and a message of one line.
   int refusal(std::string* message) const;
   // Waits until as many replicas as the place says have what the servers know that were used, or
-  // for a moment. Returns what an answer survives: the least of what it does on each server.
+  // for a moment. Returns what an answer survives: the least of what it does on each
+  // server that has shards or was used.
   WFStoreReceipt receipt(bool waits);
 
  private:

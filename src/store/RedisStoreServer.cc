@@ -49,10 +49,14 @@ std::string setting(const protocol::RedisValue& settings, std::string_view name)
 }  // namespace
 
 std::string redis_info_field(const std::string& info, const std::string& name) {
-  const std::string line = "\n" + name + ":";
-  size_t begin = ("\n" + info).find(line);
-  if (begin == std::string::npos) return {};
-  begin += line.size() - 1;
+  const std::string label = name + ":";
+  size_t begin = 0;
+  while (info.compare(begin, label.size(), label) != 0) {
+    begin = info.find('\n', begin);
+    if (begin == std::string::npos) return {};
+    begin++;
+  }
+  begin += label.size();
   return info.substr(begin, std::min(info.find_first_of("\r\n", begin), info.size()) - begin);
 }
 
@@ -120,7 +124,8 @@ void RedisStoreServer::read_receipt(const Said& said) {
   const bool pauses = setting(said.settings, "no-appendfsync-on-rewrite") == "yes";
   const bool is_rewriting = redis_info_field(said.info, "aof_rewrite_in_progress") == "1" ||
                             redis_info_field(said.info, "aof_rewrite_scheduled") == "1";
-  const std::string changes = redis_info_field(said.commands, "cmdstat_config|set");
+  const std::string changes = redis_info_field(said.commands, "cmdstat_config|set") + "/" +
+                              redis_info_field(said.commands, "cmdstat_config|resetstat");
   const bool is_whole =
       !is_rewriting || (receipt.level > WFStoreReceipt::kMemory && changes == changes_);
   changes_ = changes;
@@ -164,17 +169,20 @@ int RedisStoreServer::learn_from(const Said& said, RedisStorePlace::Kind kind,
                              ", which would drop timers: a store needs noeviction",
                          message);
   }
-  const std::string present =
+  std::string present =
       redis_info_field(info, "run_id") + "/" + redis_info_field(info, "master_replid");
-  if (std::exchange(identity, present) != present) {
+  if (identity != present) {
     receipt = {};  // it may have another log
+    identity = std::move(present);
   }
   read_receipt(said);
   return 0;
 }
 
 std::vector<std::string> RedisStoreServer::questions() const {
-  std::vector<std::string> all = {command_of({"INFO"}), command_of({"INFO", "commandstats"})};
+  // A server may do something else between two of them. What is changed after it was counted is
+  // counted when this is read again.
+  std::vector<std::string> all = {command_of({"INFO", "commandstats"}), command_of({"INFO"})};
   if (!hides_settings_) {
     all.push_back(command_of({"CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite"}));
   }
@@ -184,19 +192,28 @@ std::vector<std::string> RedisStoreServer::questions() const {
 int RedisStoreServer::learn(const RedisStoreLink& link,
                             std::span<const RedisStoreLink::Reply> replies,
                             RedisStorePlace::Kind kind, std::string* message) {
+  Said said;
+  std::string why;
+  int error = 0;
   for (const RedisStoreLink::Reply& reply : replies.first(2)) {
-    if (const int error = redis_store_failure(link, reply, message)) return error;
+    error = error != 0 ? error : redis_store_failure(link, reply, message);
   }
-  Said said{replies[0].value.string_value(), replies[1].value.string_value(), {}};
-  if (replies.size() > 2) {
-    if (replies[2].error != 0) return redis_store_failure(link, replies[2], message);
-    // A server whose user may not ask for settings is not asked again.
-    hides_settings_ = replies[2].value.is_error();
+  if (error == 0 && replies.size() > 2) {
+    // A store needs no right to CONFIG. One that lacks it does not ask again.
+    error = redis_store_failure(link, replies[2], message);
+    hides_settings_ = replies[2].error == 0 && error != 0 && error != EAGAIN;
+    error = hides_settings_ ? 0 : error;
     said.settings = replies[2].value;
   }
-  std::string why;
-  const int error = learn_from(said, kind, &why);
-  return error == 0 ? 0 : refuse_server(error, link.name() + ": " + why, message);
+  if (error == 0) {
+    said.commands = replies[0].value.string_value();
+    said.info = replies[1].value.string_value();
+    error = learn_from(said, kind, &why);
+  }
+  if (error != 0) {
+    receipt = {};
+  }
+  return why.empty() ? error : refuse_server(error, link.name() + ": " + why, message);
 }
 
 int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {

@@ -20,24 +20,23 @@ struct RedisStoreServer {
   std::string identity;
   // What an answer of this server survives. While a log is being rewritten, it counts if it counted
   // when this was read before, and nobody has changed a setting since. Otherwise it may be the
-  // first log, which counts for nothing before it is whole.
+  // first log, which counts for nothing before it is whole. Unknown after learn() has failed.
   WFStoreReceipt receipt;
 
   // Reads the configuration, and refuses a server that cannot keep a store. Returns 0, or an errno
   // value and a message of one line.
   int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
-  // The same in two steps: what is asked, and what the replies say. All are asked at once, so that
-  // the server does nothing else in between.
+  // The same in two steps: what is asked, and what the replies say.
   std::vector<std::string> questions() const;
   int learn(const RedisStoreLink& link, std::span<const RedisStoreLink::Reply> replies,
             RedisStorePlace::Kind kind, std::string* message);
 
  private:
-  // What INFO has said, INFO commandstats, and CONFIG GET.
+  // What INFO commandstats has said, INFO, and CONFIG GET.
   struct Said {
-    std::string info;
     std::string commands;
+    std::string info;
     protocol::RedisValue settings;
   };
 
@@ -45,7 +44,9 @@ struct RedisStoreServer {
   int learn_from(const Said& said, RedisStorePlace::Kind kind, std::string* message);
   void read_receipt(const Said& said);
 
-  std::string changes_;  // how often a setting was changed; empty if never
+  // What the server has counted of the commands that change settings or what it has counted. It is
+  // another text after each of these.
+  std::string changes_;
   bool hides_settings_ = false;
 };
 

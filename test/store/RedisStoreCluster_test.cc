@@ -444,6 +444,42 @@ TEST(RedisStoreCluster, EachMasterCounts) {
   EXPECT_EQ(receipt(), "memory");
 }
 
+// A store that is open notices it, too. What has no timers of the store says nothing about it.
+TEST(RedisStoreCluster, EachMasterWithTimersCountsAsItIsNow) {
+  RedisCluster cluster({.masters = 2, .arguments = {"--appendonly", "yes"}});
+  const auto set = [&cluster](size_t node, const std::string& value) {
+    EXPECT_EQ(run(cluster.node(node).url(), {"CONFIG", "SET", "appendfsync", value}).text, "OK");
+  };
+  const auto wide = open_backend(cluster.store_url("namespace=wide&shards=4"));
+  const auto narrow = open_backend(cluster.store_url("namespace=narrow&shards=1"));
+  const auto says = [](workflow::StoreBackend& backend, const std::string& level) {
+    return eventually([&] {
+      names(backend);  // asks all shards
+      return backend.receipt().to_string() == level;
+    });
+  };
+  set(0, "no");
+  EXPECT_TRUE(says(*wide, "memory"));
+  set(1, "no");
+  EXPECT_TRUE(says(*narrow, "memory"));
+  set(0, "always");
+  set(1, "always");
+  EXPECT_TRUE(says(*wide, "fsync"));
+  EXPECT_TRUE(says(*narrow, "fsync"));
+  // One of the two has the only shard.
+  std::vector<std::string> levels;
+  for (const size_t node : {0, 1}) {
+    set(node, "everysec");
+    EXPECT_TRUE(says(*wide, "everysec"));
+    levels.push_back(open_backend(cluster.store_url("namespace=narrow&shards=1"), 2 + node)
+                         ->receipt()
+                         .to_string());
+    set(node, "always");
+    EXPECT_TRUE(says(*wide, "fsync"));
+  }
+  EXPECT_THAT(levels, testing::UnorderedElementsAre("everysec", "fsync"));
+}
+
 // A lease must not run down while replicas are waited for, and the claim has no part in it.
 TEST(RedisStoreCluster, ReplicasAreWaitedForBeforeAClaim) {
   RedisCluster cluster({.masters = 2, .replicas = 1});

@@ -345,31 +345,42 @@ TEST_F(RedisStoreSettings, ALogThatIsRewrittenGoesOnCounting) {
   set("appendonly", "no");  // ends the child
 }
 
-// Nobody has seen that there was no log in between.
+// Nobody has seen that there was no log in between, but the server has counted the changes. It may
+// even be told to forget what it has counted.
 TEST_F(RedisStoreSettings, ALogThatIsSwitchedOffAndOnAgainIsTheFirstOne) {
-  EXPECT_EQ(receipt(), "fsync");
-  let_rewrites_last();
-  EXPECT_TRUE(looks_again());
-  set("appendonly", "no");
-  set("appendonly", "yes");
-  EXPECT_TRUE(looks_again());
-  EXPECT_EQ(receipt(), "memory");
-  EXPECT_TRUE(looks_again());
-  EXPECT_EQ(receipt(), "memory");
-  EXPECT_TRUE(is_rewriting());
-  set("appendonly", "no");  // ends the child
+  for (const bool forgets : {false, true}) {
+    EXPECT_TRUE(says("fsync"));
+    let_rewrites_last();
+    EXPECT_TRUE(looks_again());
+    set("appendonly", "no");
+    set("appendonly", "yes");
+    if (forgets) {
+      ASSERT_EQ(run(server_.url(), {"CONFIG", "RESETSTAT"}).text, "OK");
+      infos_asked_ = 0;
+    }
+    EXPECT_TRUE(says("memory"));
+    EXPECT_TRUE(looks_again());
+    EXPECT_EQ(receipt(), "memory");
+    EXPECT_TRUE(is_rewriting());
+    set("appendonly", "no");  // ends the child
+    set("rdb-key-save-delay", "0");
+    set("appendonly", "yes");
+  }
 }
 
 TEST_F(RedisStoreSettings, APolicyThatMayDropTimersIsRefused) {
   set("maxmemory-policy", "allkeys-lru");
   StoreFailure failure;
   size_t stored = 0;
+  std::string last_receipt;
   EXPECT_TRUE(eventually([&] {
     ScheduleRequest request = timer("a", kNeverUs);
-    const bool works = carry_out(*backend_, request, &failure, ++requests_);
-    stored += works ? 1 : 0;
-    return !works;
+    if (!carry_out(*backend_, request, &failure, ++requests_)) return true;
+    stored++;
+    last_receipt = backend_->receipt().to_string();
+    return false;
   }));
+  EXPECT_EQ(last_receipt, "unknown");  // the server has said then that it may drop the timer
   EXPECT_EQ(failure.error, EINVAL);
   EXPECT_FALSE(failure.in_doubt);
   EXPECT_THAT(failure.message, HasSubstr("the maxmemory-policy of the server is allkeys-lru"));
@@ -418,7 +429,8 @@ TEST(RedisStoreReceipts, FollowTheSettingsAlsoAfterTheServerHasGotAReplica) {
   RedisServer replica(redis_test::replica_of(server));
   ASSERT_TRUE(redis_test::is_in_sync(replica));
   uint64_t number = 0;
-  for (const auto& [fsync, level] : {std::pair("everysec", "everysec"), {"always", "fsync"}}) {
+  for (const auto& [fsync, level] :
+       {std::pair("always", "fsync"), {"everysec", "everysec"}, {"no", "memory"}}) {
     ASSERT_EQ(run(server.url(), {"CONFIG", "SET", "appendfsync", fsync}).text, "OK");
     EXPECT_TRUE(eventually([&, level = level] {
       ask(*backend, timer("a", kNeverUs), ++number);
