@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -148,6 +149,32 @@ TEST_P(SqliteLogCopies, CommitsGoOnWhileTheLogIsCopied) {
   writes.join();
   EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, timers + commits);
 }
+
+class SqliteLogSyncs : public LayoutTest {};
+
+// journal_mode = WAL, which the file says at a fixed place (https://sqlite.org/fileformat.html,
+// 1.3), and synchronous = FULL: nothing of the log is left to be synced when a request is answered.
+TEST_P(SqliteLogSyncs, WhatIsAnsweredIsInTheLogAndSynced) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  const auto backend =
+      open_backend(path, options_of(workflow::system_clock()), small_log(vfs.name()));
+  ASSERT_TRUE(backend);
+  char header[20] = {};
+  ASSERT_TRUE(std::ifstream(path, std::ios::binary).read(header, sizeof header));
+  EXPECT_EQ(header[18], 2);
+  EXPECT_EQ(header[19], 2);
+  for (int i = 0; i < 20; i++) {
+    EXPECT_NE(carry_out(*backend, schedule("tea", workflow::kNeverUs)).timer, 0U);
+    EXPECT_EQ(vfs.unsynced_bytes(path + "-wal"), 0U);
+    EXPECT_EQ(carry_out(*backend, cancel("tea", 1)).answers.size(), 1U);
+    EXPECT_EQ(vfs.unsynced_bytes(path + "-wal"), 0U);
+  }
+  EXPECT_GT(std::filesystem::file_size(path + "-wal"), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SqliteLogSyncs, sqlite_layouts(), layout_name);
 
 INSTANTIATE_TEST_SUITE_P(Each, SqliteLogCopies, sqlite_layouts(), layout_name);
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -15,11 +16,13 @@
 
 #include "store/BackendAround.h"
 #include "store/FaultyBackend.h"
+#include "store/PlaceOfTimers.h"
 #include "store/StoreKit.h"
 #include "support/Background.h"
 #include "support/Eventually.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTimerStore.h"
 
@@ -188,6 +191,56 @@ TEST(StoreRequests, AScopeWithdrawsWhatTheStoreHasNotSeen) {
   EXPECT_TRUE(first.wait().ok());
   EXPECT_EQ(store->count("").count, 1u);
   EXPECT_EQ(store->ask(second.result.request).verdict(), WFStoreVerdict::kUnknown);
+}
+
+TEST(StoreRequests, ADeadlineEndsEachKindOfTask) {
+  HeldBackend::Hold hold;
+  const StorePtr store = open_held(hold);
+  hold.hold();
+  Ended first;
+  store->create_schedule_task({"first", hours(1), "kind"}, first.callback())->start();
+  hold.wait_for_group();
+
+  std::array<Ended, 5> ended;
+  const std::array tasks = {
+      store->create_schedule_task({"a", hours(1), "kind"}, ended[0].callback()),
+      store->create_cancel_task("first", ended[1].callback()),
+      store->create_reschedule_task("first", hours(2), ended[2].callback()),
+      store->create_count_task("", ended[3].callback()),
+      store->create_list_task("", "", 10, ended[4].callback()),
+  };
+  for (WFStoreTask* task : tasks) {
+    with_deadline(task, milliseconds(1))->start();
+  }
+  for (Ended& one : ended) {
+    EXPECT_EQ(one.wait().error, ETIMEDOUT);
+    EXPECT_EQ(one.result.message, "ended before the store had seen the request");
+    EXPECT_TRUE(one.result.answers.empty());
+  }
+  hold.release();
+  EXPECT_TRUE(first.wait().ok());
+  EXPECT_EQ(store->count("").count, 1u);
+}
+
+TEST(StoreRequests, ATaskHasTheVerdicts) {
+  const StorePtr store = open_store();
+  const uint64_t first = store->schedule({"a", hours(1), "kind"}).timer;
+  const uint64_t second = store->schedule({"a", hours(2), "kind"}).timer;
+  std::vector<WFStoreAnswer> verdicts;
+  WFFacilities::WaitGroup done(1);
+  store
+      ->create_cancel_task("a",
+                           [&](WFStoreTask* task) {
+                             verdicts = task->verdicts();
+                             done.done();
+                           })
+      ->start();
+  done.wait();
+  ASSERT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts[0].verdict, WFStoreVerdict::kWon);
+  EXPECT_EQ(verdicts[0].timer, first);
+  EXPECT_EQ(verdicts[1].verdict, WFStoreVerdict::kWon);
+  EXPECT_EQ(verdicts[1].timer, second);
 }
 
 TEST(StoreRequests, WhatTheStoreWasAtWorkOnIsInDoubtAndCanBeAskedFor) {
@@ -399,6 +452,37 @@ TEST(StoreRequests, CloseHasALimit) {
   EXPECT_EQ(other->list("").timers.at(0).stage, WFStoreStage::kRunning);
   EXPECT_TRUE(store->close());
 }
+
+class StoreCloses : public testing::TestWithParam<const char*> {};
+
+TEST_P(StoreCloses, WhatItHasNotWaitedForRunsElsewhere) {
+  const store_test::PlaceOfTimers place(GetParam());
+  WFStoreOptions options;
+  options.lease = seconds(2);
+  SeenRuns runs;
+  SeenRuns later_runs;
+  Gate gate;
+  const StorePtr store = open_store(place.url(), options);
+  store->handle("kind", gate.handler(runs, *store));
+  ASSERT_TRUE(store->schedule({"a", seconds(0), "kind"}).ok());
+  ASSERT_TRUE(runs.wait_for(1));
+  EXPECT_FALSE(store->close(milliseconds(10)));
+
+  const StorePtr other = open_store(place.url(), options);
+  other->handle("kind", later_runs.handler(*other));
+  ASSERT_TRUE(later_runs.wait_for(1));
+  EXPECT_EQ(later_runs.at(0).attempt, 2u);
+  EXPECT_GT(later_runs.at(0).fence, runs.at(0).fence);
+  EXPECT_TRUE(eventually([&] { return other->count("").count == 0; }));
+  gate.open();
+  ASSERT_TRUE(gate.wait_for_ended(1));
+  EXPECT_TRUE(store->close());
+  EXPECT_EQ(store->stats().acknowledged, 0u);
+  EXPECT_EQ(other->stats().acknowledged, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, StoreCloses, testing::Values("Sqlite", "Owned", "Redis"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(StoreRequests, AHandlerCannotCloseItsOwnStore) {
   std::atomic<bool> refused{false};
