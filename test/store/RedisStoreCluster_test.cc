@@ -468,7 +468,7 @@ TEST(RedisStoreCluster, EachMasterWithTimersCountsAsItIsNow) {
   EXPECT_TRUE(says(*narrow, "fsync"));
   // One of the two has the only shard.
   std::vector<std::string> levels;
-  for (const size_t node : {0, 1}) {
+  for (const size_t node : {size_t{0}, size_t{1}}) {
     set(node, "everysec");
     EXPECT_TRUE(says(*wide, "everysec"));
     levels.push_back(open_backend(cluster.store_url("namespace=narrow&shards=1"), 2 + node)
