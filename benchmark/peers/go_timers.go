@@ -241,6 +241,36 @@ func (r *rows) createAndCancel() {
 		perOp(median(cpuApart), batch)/1e3, perOp(median(cpuPaired), batch)/1e3)
 }
 
+// The names exist before, each in a block of its own.
+func (r *rows) cancelInRandomOrder() {
+	names := make([]string, r.outstanding)
+	order := make([]int, r.outstanding)
+	for i := range names {
+		names[i] = nameOf(uint64(i))
+		order[i] = i
+		other := r.random.below(int64(i + 1))
+		order[i], order[other] = order[other], order[i]
+	}
+	const rounds = 5
+	var cpu, wall []time.Duration
+	for round := 0; round < rounds; round++ {
+		before, begin := cpuTime(), time.Now()
+		for _, name := range names {
+			r.timers.startNamed(name, farDelay(&r.random), r.count)
+		}
+		for _, i := range order {
+			if r.timers.cancel(names[i]) != 1 {
+				fail("a cancel did not find its one timer")
+			}
+		}
+		r.await(r.outstanding)
+		cpu = append(cpu, cpuTime()-before)
+		wall = append(wall, time.Since(begin))
+	}
+	fmt.Printf("row=named_random peer=go n=%d cpu_us=%.4g wall_us=%.4g\n", r.outstanding,
+		perOp(median(cpu), r.outstanding)/1e3, perOp(median(wall), r.outstanding)/1e3)
+}
+
 func (r *rows) cancelOneByOne() {
 	const name, rounds = "one name for them all", 5
 	var called, ended, cpu []time.Duration
@@ -376,6 +406,8 @@ func main() {
 	switch options["row"] {
 	case "named":
 		r.createAndCancel()
+	case "named_random":
+		r.cancelInRandomOrder()
 	case "replace":
 		r.replace(number("threads"), number("rounds"))
 	case "cancel_each":
