@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -297,13 +298,14 @@ int RedisStoreNodes::refusal(std::string* message) const {
 }
 
 WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
-  WFStoreReceipt least;
-  least.level = WFStoreReceipt::kFsync;
+  std::optional<WFStoreReceipt::Level> level;
   for (const auto& node : nodes_) {
     if (node->has_shards || node->was_used) {
-      least.level = std::min(least.level, node->about.receipt.level);
+      const WFStoreReceipt::Level its = node->about.receipt.level;
+      level = std::min(level.value_or(its), its);
     }
   }
+  const WFStoreReceipt least{level.value_or(WFStoreReceipt::kUnknown), 0};
   std::vector<RedisStoreNode*> waiting;
   std::vector<RedisStoreLink::Question> questions;
   for (const auto& node : nodes_) {

@@ -315,20 +315,23 @@ class RedisStoreSettings : public testing::Test {
 
 TEST_F(RedisStoreSettings, AStoreThatIsOpenNoticesHowTheServerSyncs) {
   EXPECT_EQ(receipt(), "fsync");
-  set("appendfsync", "everysec");
-  EXPECT_TRUE(says("everysec"));
-  set("appendfsync", "no");
-  EXPECT_TRUE(says("memory"));
-  set("appendfsync", "always");
-  EXPECT_TRUE(says("fsync"));
-  set("no-appendfsync-on-rewrite", "yes");
-  EXPECT_TRUE(says("memory"));
-  set("no-appendfsync-on-rewrite", "no");
-  EXPECT_TRUE(says("fsync"));
-  set("appendonly", "no");
-  EXPECT_TRUE(says("memory"));
-  set("appendonly", "yes");
-  EXPECT_TRUE(says("fsync"));
+  struct Step {
+    const char* name;
+    const char* value;
+    const char* level;
+  };
+  for (const Step& step : {
+           Step{"appendfsync", "everysec", "everysec"},
+           Step{"appendfsync", "no", "memory"},
+           Step{"appendfsync", "always", "fsync"},
+           Step{"no-appendfsync-on-rewrite", "yes", "memory"},
+           Step{"no-appendfsync-on-rewrite", "no", "fsync"},
+           Step{"appendonly", "no", "memory"},
+           Step{"appendonly", "yes", "fsync"},
+       }) {
+    set(step.name, step.value);
+    EXPECT_TRUE(says(step.level)) << step.name << " " << step.value;
+  }
 }
 
 // The old log is synced until the new one is whole.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,57 +122,54 @@ TEST(SqliteLog, WhatIsCopiedIsSyncedAtOnce) {
   EXPECT_TRUE(eventually([&] { return vfs.unsynced_bytes(path) == 0; }));
 }
 
-class SqliteLogCopies : public LayoutTest {};
+class SqliteLogLayouts : public LayoutTest {
+ protected:
+  const FastDir directory_;
+  const std::string path_ = directory_.path("timers");
+  FaultVfs vfs_;
+  const std::unique_ptr<workflow::StoreBackend> backend_ =
+      open_backend(path_, options_of(workflow::system_clock()), small_log(vfs_.name()));
+};
+class SqliteLogCopies : public SqliteLogLayouts {};
+class SqliteLogSyncs : public SqliteLogLayouts {};
 
 // Both by a thread of its own and by a connection of its own.
 TEST_P(SqliteLogCopies, CommitsGoOnWhileTheLogIsCopied) {
-  const FastDir directory;
-  const std::string path = directory.path("timers");
-  FaultVfs vfs;
-  const auto backend =
-      open_backend(path, options_of(workflow::system_clock()), small_log(vfs.name()));
-  ASSERT_TRUE(backend);
-  vfs.hold(path);
+  ASSERT_TRUE(backend_);
+  vfs_.hold(path_);
   uint64_t timers = 0;
   std::atomic<uint64_t> commits{0};  // since the log is copied
   std::thread writes([&] {
-    for (int i = 0; i < 6 && !vfs.is_holding(); i++) {
-      write_some(*backend, timers);  // an owner writes less of that
+    for (int i = 0; i < 6 && !vfs_.is_holding(); i++) {
+      write_some(*backend_, timers);  // an owner writes less of that
     }
-    EXPECT_TRUE(eventually([&vfs] { return vfs.is_holding(); }));
+    EXPECT_TRUE(eventually([this] { return vfs_.is_holding(); }));
     for (; commits < 20; commits++) {
-      EXPECT_NE(carry_out(*backend, schedule("tea", workflow::kNeverUs)).timer, 0U);
+      EXPECT_NE(carry_out(*backend_, schedule("tea", workflow::kNeverUs)).timer, 0U);
     }
   });
   EXPECT_TRUE(eventually([&] { return commits == 20; }));
-  EXPECT_TRUE(vfs.is_holding());
-  vfs.hold("");
+  EXPECT_TRUE(vfs_.is_holding());
+  vfs_.hold("");
   writes.join();
-  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, timers + commits);
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, timers + commits);
 }
-
-class SqliteLogSyncs : public LayoutTest {};
 
 // journal_mode = WAL, which the file says at a fixed place (https://sqlite.org/fileformat.html,
 // 1.3), and synchronous = FULL: nothing of the log is left to be synced when a request is answered.
 TEST_P(SqliteLogSyncs, WhatIsAnsweredIsInTheLogAndSynced) {
-  const FastDir directory;
-  const std::string path = directory.path("timers");
-  FaultVfs vfs;
-  const auto backend =
-      open_backend(path, options_of(workflow::system_clock()), small_log(vfs.name()));
-  ASSERT_TRUE(backend);
+  ASSERT_TRUE(backend_);
   char header[20] = {};
-  ASSERT_TRUE(std::ifstream(path, std::ios::binary).read(header, sizeof header));
+  ASSERT_TRUE(std::ifstream(path_, std::ios::binary).read(header, sizeof header));
   EXPECT_EQ(header[18], 2);
   EXPECT_EQ(header[19], 2);
   for (int i = 0; i < 20; i++) {
-    EXPECT_NE(carry_out(*backend, schedule("tea", workflow::kNeverUs)).timer, 0U);
-    EXPECT_EQ(vfs.unsynced_bytes(path + "-wal"), 0U);
-    EXPECT_EQ(carry_out(*backend, cancel("tea", 1)).answers.size(), 1U);
-    EXPECT_EQ(vfs.unsynced_bytes(path + "-wal"), 0U);
+    EXPECT_NE(carry_out(*backend_, schedule("tea", workflow::kNeverUs)).timer, 0U);
+    EXPECT_EQ(vfs_.unsynced_bytes(path_ + "-wal"), 0U);
+    EXPECT_EQ(carry_out(*backend_, cancel("tea", 1)).answers.size(), 1U);
+    EXPECT_EQ(vfs_.unsynced_bytes(path_ + "-wal"), 0U);
   }
-  EXPECT_GT(std::filesystem::file_size(path + "-wal"), 0U);
+  EXPECT_GT(std::filesystem::file_size(path_ + "-wal"), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SqliteLogSyncs, sqlite_layouts(), layout_name);

@@ -142,6 +142,35 @@ class Ended {
   Tally tally;
 };
 
+// A store that is at work on its first request until finish(), and has seen no other.
+class BusyStore {
+ public:
+  BusyStore() {
+    hold_.hold();
+    store_->create_schedule_task({"first", hours(1), "kind"}, first_.callback())->start();
+    hold_.wait_for_group();
+  }
+  WFTimerStore* operator->() const { return store_.get(); }
+  // The first request is carried out, and then its timer is the only one.
+  void finish() {
+    hold_.release();
+    EXPECT_TRUE(first_.wait().ok());
+    EXPECT_EQ(store_->count("").count, 1u);
+  }
+
+ private:
+  HeldBackend::Hold hold_;
+  Ended first_;
+  const StorePtr store_ = open_held(hold_);
+};
+
+// Of a task that ended early.
+void expect_withdrawn(const WFStoreResult& result, int error) {
+  EXPECT_EQ(result.error, error);
+  EXPECT_EQ(result.message, "ended before the store had seen the request");
+  EXPECT_TRUE(result.answers.empty());
+}
+
 // Tasks ------------------------------------------------------------------------------------------
 
 TEST(StoreRequests, TasksJoinSeries) {
@@ -168,13 +197,7 @@ TEST(StoreRequests, ADismissedTaskIsNoRequest) {
 }
 
 TEST(StoreRequests, AScopeWithdrawsWhatTheStoreHasNotSeen) {
-  HeldBackend::Hold hold;
-  const StorePtr store = open_held(hold);
-  hold.hold();
-  Ended first;
-  store->create_schedule_task({"first", hours(1), "kind"}, first.callback())->start();
-  hold.wait_for_group();
-
+  BusyStore store;
   Ended second;
   WFFacilities::WaitGroup done(1);
   WFScopeTask* const inside = WFTaskFactory::create_scope_task(
@@ -184,23 +207,13 @@ TEST(StoreRequests, AScopeWithdrawsWhatTheStoreHasNotSeen) {
   inside->start();
   EXPECT_TRUE(scope.cancel(EPIPE));
   done.wait();
-  EXPECT_EQ(second.wait().error, EPIPE);
-  EXPECT_TRUE(second.result.answers.empty());
-  EXPECT_EQ(second.result.message, "ended before the store had seen the request");
-  hold.release();
-  EXPECT_TRUE(first.wait().ok());
-  EXPECT_EQ(store->count("").count, 1u);
+  expect_withdrawn(second.wait(), EPIPE);
+  store.finish();
   EXPECT_EQ(store->ask(second.result.request).verdict(), WFStoreVerdict::kUnknown);
 }
 
 TEST(StoreRequests, ADeadlineEndsEachKindOfTask) {
-  HeldBackend::Hold hold;
-  const StorePtr store = open_held(hold);
-  hold.hold();
-  Ended first;
-  store->create_schedule_task({"first", hours(1), "kind"}, first.callback())->start();
-  hold.wait_for_group();
-
+  BusyStore store;
   std::array<Ended, 5> ended;
   const std::array tasks = {
       store->create_schedule_task({"a", hours(1), "kind"}, ended[0].callback()),
@@ -213,13 +226,9 @@ TEST(StoreRequests, ADeadlineEndsEachKindOfTask) {
     with_deadline(task, milliseconds(1))->start();
   }
   for (Ended& one : ended) {
-    EXPECT_EQ(one.wait().error, ETIMEDOUT);
-    EXPECT_EQ(one.result.message, "ended before the store had seen the request");
-    EXPECT_TRUE(one.result.answers.empty());
+    expect_withdrawn(one.wait(), ETIMEDOUT);
   }
-  hold.release();
-  EXPECT_TRUE(first.wait().ok());
-  EXPECT_EQ(store->count("").count, 1u);
+  store.finish();
 }
 
 TEST(StoreRequests, ATaskHasTheVerdicts) {
