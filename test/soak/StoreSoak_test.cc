@@ -155,10 +155,8 @@ class Load {
     }
   }
 
-  // The memory of the process without that of the ledger.
-  long resident_kib() const {
-    return test_support::resident_kib() - static_cast<long>(ledger_.kib());
-  }
+  // The memory in use by the process, without that of the ledger.
+  long used_kib() const { return test_support::used_kib() - static_cast<long>(ledger_.kib()); }
   std::string first_fault() const { return ledger_.first_fault(); }
 
   std::atomic<int64_t> scheduled{0}, soon{0}, begun{0}, cancelled{0}, operations{0};
@@ -275,7 +273,7 @@ TEST_P(StoreSoak, WhatItKeepsStaysFlatUnderLoad) {
     load.go_on();
     std::this_thread::sleep_for(milliseconds(1));
     if (steady_clock::now() - begin >= time * next / 40) {
-      memory_kib.push_back(load.resident_kib());
+      memory_kib.push_back(load.used_kib());
       place_kib.push_back(place.kib());
       log_kib.push_back(place.log_kib());
       next++;

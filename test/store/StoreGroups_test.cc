@@ -431,12 +431,11 @@ void expect_flat_memory(const std::string& url, int first) {
     }
   };
   add(test_support::kSanitized ? 5'000 : first);
-  const long before_kib = test_support::settled_kib();
+  const long before_kib = test_support::used_kib();
   add(test_support::kSanitized ? 5'000 : 60'000);
-  const long after_kib = test_support::settled_kib();
+  const long after_kib = test_support::used_kib();
   std::printf("%ld KiB, then %ld KiB\n", before_kib, after_kib);
-  // A block of 48 bytes for each of them would take as much. That is more than a huge page, by
-  // which the memory may grow for another reason. A sanitizer keeps what was freed.
+  // A block of 48 bytes for each of them would take as much. A sanitizer keeps what was freed.
   EXPECT_TRUE(test_support::kSanitized || after_kib - before_kib < 60'000 * 48 / 1024);
 }
 
