@@ -89,8 +89,9 @@ return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])
         string.format('%.0f', last)}
 )lua";
 
-// The other requests, and the main part.
-constexpr const char* kOthers = R"lua(
+// The other requests.
+constexpr RedisStoreScriptPart kRequests{
+    R"lua(
 local requests = {}
 -- What most requests have is left out at the end of their arguments, or is empty.
 local function mine(id)
@@ -326,6 +327,10 @@ function requests.K(arguments)
           call('ZLEXCOUNT', LEASED, '[' .. AFTER_NOW, '+'), call('ZCARD', FAILED)}
 end
 
+)lua",
+    "requests"};
+
+constexpr const char* kMain = R"lua(
 -- What many requests look for is read at once.
 fetch({cmsgpack.unpack(ARGV[10])})
 look_ahead({cmsgpack.unpack(ARGV[11])})
@@ -333,7 +338,8 @@ look_ahead({cmsgpack.unpack(ARGV[11])})
 local replies = {text('%.0f', now), '', ''}
 local function carry_out(letter, ...) return requests[letter](...) end
 for i = 12, #ARGV do
-  if looked_at > ENOUGH then break end
+  -- The requests that follow are left to the next script.
+  if looked_at > 2000 then break end
   replies[i - 8] = carry_out(cmsgpack.unpack(ARGV[i]))
   trim_ended()
 end
@@ -357,8 +363,14 @@ if has_marked or earliest <= pad(now + 1100000) then redis.pcall('PUBLISH', chan
 return replies
 )lua";
 
+std::string text_of(const RedisStoreScriptPart& part) {
+  return std::string("local ") + part.gives + " = (function()" + part.body + "return " +
+         part.gives + "\nend)()\n";
+}
+
 std::string with_flags(const char* first_line) {
-  return std::string(first_line) + kRights + kRedisStoreTimers + kRedisStoreUsers + kOthers;
+  return std::string(first_line) + kRights + kRedisStoreState + text_of(kRedisStoreTimers) +
+         text_of(kRedisStoreUsers) + text_of(kRequests) + kMain;
 }
 
 }  // namespace

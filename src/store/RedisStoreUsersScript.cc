@@ -2,11 +2,11 @@
 
 namespace workflow {
 
-const char* const kRedisStoreUsers = R"lua(
+const RedisStoreScriptPart kRedisStoreUsers{
+    R"lua(
 -- How many timers a request may be about. While a script runs, the server answers nobody. So many
--- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs. After
--- ENOUGH of them a script leaves the requests that follow to the next one.
-local MOST, ENOUGH = 20000, 2000
+-- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs.
+local MOST = 20000
 local function has_too_many(name, max)
   if max <= MOST or seen[name] then return false end
   local first = base(name)
@@ -266,7 +266,7 @@ local function earlier_answer(id, number)
     if bucket.letters[digits] then return bucket.letters[digits], bucket.results[digits] end
   end
 end
-local used, all_answers, all_sessions = {}, tonumber(meta[8]), nil
+local used, all_sessions = {}, nil
 local function write_answers()
   local answers, order = {}, {}
   for _, bucket in ipairs(all_buckets) do
@@ -406,6 +406,7 @@ local function for_user(letter, id, number, ...)
   if type(result) == 'number' or result[1] ~= 'full' then remember(id, number, letter, result) end
   return result
 end
-)lua";
+)lua",
+    "session_of, earlier_answer, remember, write_answers, write_sessions, for_user"};
 
 }  // namespace workflow
