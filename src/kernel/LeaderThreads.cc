@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "kernel/HandlerPool.h"
+#include "kernel/LeaderTurn.h"
 #include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
+#include "util/Processors.h"
 #include "util/ThreadState.h"
 #include "util/Time.h"
 
@@ -19,7 +21,8 @@ namespace workflow {
 LeaderThreads::LeaderThreads(HandlerPool& handlers, StallWatch* watch, std::function<void()> lead)
     : handlers_(handlers),
       watch_(handlers.configured_threads() > 1 ? watch : nullptr),
-      lead_(std::move(lead)) {}
+      lead_(std::move(lead)),
+      turn_ns_(LeaderTurn::length_ns(usable_processors())) {}
 
 bool LeaderThreads::start() {
   if (watch_) {
@@ -106,20 +109,7 @@ bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
   return true;
 }
 
-bool LeaderThreads::is_over(Turn& turn) {
-  const int64_t now_ns = turn.now_ns = monotonic_ns();
-  if (now_ns < turn.look_ns) return false;
-  if (now_ns >= turn.until_ns) return true;
-  const int64_t cpu_ns = thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
-  if (turn.until_cpu_ns == 0) {
-    turn.until_cpu_ns = cpu_ns + kMaxCallbacksNs - kUnmeasuredNs;
-  }
-  const int64_t left_ns = turn.until_cpu_ns - cpu_ns;
-  turn.look_ns = std::min(now_ns + left_ns, turn.until_ns);
-  return left_ns <= 0;
-}
-
-bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
+bool LeaderThreads::run_callbacks(RunnableList& items, int64_t now_ns) {
   ThreadContext& context = ThreadContext::current();
   context.running_for = this;
   {
@@ -127,14 +117,14 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
     rest_.append(items);
   }
   uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
-  item_begin_ns_.store(begin_ns, std::memory_order_relaxed);
+  item_begin_ns_.store(now_ns, std::memory_order_relaxed);
   word_.store(callback_epoch, std::memory_order_seq_cst);
   watch_->begin_to_watch();
-  Turn turn{
-      .now_ns = begin_ns, .look_ns = begin_ns + kUnmeasuredNs, .until_ns = begin_ns + kMaxTurnNs};
-  while (Runnable* item = next(callback_epoch, turn.now_ns)) {
+  LeaderTurn turn(now_ns, turn_ns_);
+  while (Runnable* item = next(callback_epoch, now_ns)) {
     item->run_queued();
-    if (is_over(turn)) {
+    now_ns = monotonic_ns();
+    if (turn.is_over(now_ns, [] { return thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID); })) {
       post_rest(callback_epoch);
     }
   }

@@ -93,17 +93,11 @@ class LeaderThreads {
  private:
   // If a round finishes something within kCloseRoundsNs after the last one that did, or finishes at
   // least kBusyBatch items, the leader runs them itself, and posts to the handler threads what is
-  // left after it has run for kMaxCallbacksNs. Time that it has waited for a processor does not
-  // count: on a busy machine the handler threads would wait for one, too. Nor does time in which
-  // callbacks slept, so a turn ends after kMaxTurnNs in any case. After a leader had to be replaced
-  // everything is posted to the handler threads for a while: first for kMinPostAllNs, and twice as
-  // long each time (up to kMaxPostAllNs) if it happens again within kReplacedAgainNs.
+  // left when its turn is over (see LeaderTurn). After a leader had to be replaced everything is
+  // posted to the handler threads for a while: first for kMinPostAllNs, and twice as long each time
+  // (up to kMaxPostAllNs) if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
-  static constexpr int64_t kMaxCallbacksNs = 500'000;
-  static constexpr int64_t kMaxTurnNs = 2'000'000;
-  // How much of it passes before the leader asks for its processor time, which costs a system call.
-  static constexpr int64_t kUnmeasuredNs = 100'000;
   static constexpr int64_t kMinPostAllNs = 10'000'000;
   static constexpr int64_t kMaxPostAllNs = 1'000'000'000;
   static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
@@ -121,18 +115,9 @@ class LeaderThreads {
   // Posts what the leader has still to run to the handler threads, if it still runs that item.
   void post_rest(uint64_t callback_epoch);
   void note_replacement();
-  // Runs the items, and posts the items that are left after kMaxCallbacksNs to the handler threads.
-  // It is `begin_ns` now. Returns false if the caller has been replaced meanwhile.
-  bool run_callbacks(RunnableList& items, int64_t begin_ns);
-  // What is left of the time that the leader may run callbacks.
-  struct Turn {
-    int64_t now_ns;            // the monotonic time, as the leader has last read it
-    int64_t look_ns;           // when to look again how much processor time is left
-    int64_t until_ns;          // when the turn ends in any case
-    int64_t until_cpu_ns = 0;  // when its processor time ends; 0: not looked yet
-  };
-  // Whether the turn is over. Called by the leader after each item.
-  static bool is_over(Turn& turn);
+  // Runs the items, and posts the items that are left after its turn to the handler threads. It is
+  // `now_ns`. Returns false if the caller has been replaced meanwhile.
+  bool run_callbacks(RunnableList& items, int64_t now_ns);
   // The next item, which begins now; null if the leader has none left or has been replaced.
   Runnable* next(uint64_t& callback_epoch, int64_t now_ns);
 
@@ -140,6 +125,7 @@ class LeaderThreads {
   HandlerPool& handlers_;
   StallWatch* const watch_;
   const std::function<void()> lead_;
+  const int64_t turn_ns_;  // the length of a turn
 
   // The leader stores each odd value with release, and the thread that replaces it acquires. So
   // that thread sees all that the leader has done. The first odd value of a turn, and the load in

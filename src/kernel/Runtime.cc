@@ -2,18 +2,17 @@
 
 #include <openssl/crypto.h>
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "kernel/BlockingScope.h"
 #include "kernel/ThreadContext.h"
+#include "util/Processors.h"
 
 namespace workflow {
 
@@ -32,21 +31,14 @@ std::atomic<Clock*>& process_clock() {
   return clock;
 }
 
-// The processors that this process may use.
-int processors() {
-  cpu_set_t set;
-  const int allowed = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-  return allowed > 0 ? allowed : std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
-}
-
 int compute_threads_of(const Runtime::Options& options) {
-  return options.compute_threads > 0 ? options.compute_threads : processors();
+  return options.compute_threads > 0 ? options.compute_threads : usable_processors();
 }
 
 // More pollers than processors would only delay each other.
 int poller_threads_of(const Runtime::Options& options) {
   constexpr int kMax = 4;
-  return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMax);
+  return options.poller_threads > 0 ? options.poller_threads : std::min(usable_processors(), kMax);
 }
 
 // Relaxed. Only a child of fork(2) changes it, while it has one thread. Its other threads are
