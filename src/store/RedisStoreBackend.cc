@@ -19,6 +19,13 @@ bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
 }
 
+bool is_claim(const StoreRequest* request) {
+  return std::holds_alternative<ClaimRequest>(request->what);
+}
+bool is_of_user(const StoreRequest* request) {
+  return request->id.number != 0 || std::holds_alternative<AskRequest>(request->what);
+}
+
 // Whether a server may say that so many seconds have passed since 1970. Lua counts microseconds up
 // to the year 2255.
 bool is_time(int64_t seconds) {
@@ -201,16 +208,13 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   has_waited_ = false;
   size_t done = 0;
   while (failure_.error == 0 && done < requests.size()) {
-    // Claims of several shards take two steps, and others wait for them. A lease should not wait
-    // for replicas, so that what comes before a claim is confirmed before it.
-    const auto is_claim = [](const StoreRequest* request) {
-      return std::holds_alternative<ClaimRequest>(request->what);
-    };
     const auto rest = requests.subspan(done);
-    const auto next = std::find_if(rest.begin(), rest.end(), is_claim);
-    const auto count = std::max<size_t>(static_cast<size_t>(next - rest.begin()), 1);
+    const size_t count = part_size(rest);
     const bool is_divided = is_claim(rest[0]) && opened_.shards > 1;
     const bool works = is_divided ? claim_over_shards(*rest[0]) : carry_out(rest.first(count));
+    if (is_claim(rest[count - 1])) {
+      claims_apart_ = !works;
+    }
     confirm(rest.first(count));
     done += count;
     if (!works) break;
@@ -226,12 +230,20 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   return failure_.error == 0;
 }
 
+size_t RedisStoreBackend::part_size(std::span<StoreRequest* const> requests) const {
+  const auto claim = std::find_if(requests.begin(), requests.end(), is_claim);
+  const auto before = static_cast<size_t>(claim - requests.begin());
+  if (claim == requests.end()) return before;
+  const bool is_apart =
+      opened_.shards > 1 || claims_apart_ || std::any_of(requests.begin(), claim, is_of_user);
+  return before == 0 || !is_apart ? before + 1 : before;
+}
+
 void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
-  const auto is_of_user = [](const StoreRequest* request) {
-    return request->failure.error == 0 &&
-           (request->id.number != 0 || std::holds_alternative<AskRequest>(request->what));
+  const auto has_receipt = [](const StoreRequest* request) {
+    return request->failure.error == 0 && is_of_user(request);
   };
-  if (std::any_of(requests.begin(), requests.end(), is_of_user)) {
+  if (std::any_of(requests.begin(), requests.end(), has_receipt)) {
     const WFStoreReceipt receipt = nodes_.receipt(true);
     receipt_ = has_waited_ && receipt_.level < receipt.level ? receipt_ : receipt;
     has_waited_ = true;

@@ -97,6 +97,11 @@ class RedisStoreBackend final : public StoreBackend {
   // Listens for news at one of the servers.
   void keep_news();
 
+  // How many of the requests, from the first on, are carried out together. A claim is the last one
+  // of a part. Claims of several shards take two steps, and the others wait for them. What users
+  // have asked for before a claim may wait for replicas, and a lease should not. If what is to be
+  // claimed is damaged, the ends of runs should not fail with it.
+  size_t part_size(std::span<StoreRequest* const> requests) const;
   // Carries out jobs of any kind, once. Return false if the store has failed: see failure_.
   bool carry_out(std::span<StoreRequest* const> requests);
   bool claim_over_shards(StoreRequest& request);
@@ -123,8 +128,9 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreNodes nodes_{place_};  // none when closed
   RedisStoreOpening opened_;
   WFStoreReceipt receipt_;
-  bool has_waited_ = false;  // for replicas, in the present execute()
-  bool said_fsync_ = false;  // whether the last receipt, replicas left aside, was fsync
+  bool claims_apart_ = false;  // because the last claim has failed
+  bool has_waited_ = false;    // for replicas, in the present execute()
+  bool said_fsync_ = false;    // whether the last receipt, replicas left aside, was fsync
   std::string script_sha_;
   std::string full_script_sha_;
   Failure failure_;  // of the last execute()
