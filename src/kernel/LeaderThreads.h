@@ -115,8 +115,9 @@ class LeaderThreads {
   // Posts what the leader has still to run to the handler threads, if it still runs that item.
   void post_rest(uint64_t callback_epoch);
   void note_replacement();
-  // Runs the items, and posts the items that are left after its turn to the handler threads. It is
-  // `now_ns`. Returns false if the caller has been replaced meanwhile.
+  // Runs the items, and posts the items that are left after its turn to the handler threads.
+  // `now_ns` is the present monotonic time. Returns false if the caller has been replaced
+  // meanwhile.
   bool run_callbacks(RunnableList& items, int64_t now_ns);
   // The next item, which begins now; null if the leader has none left or has been replaced.
   Runnable* next(uint64_t& callback_epoch, int64_t now_ns);
@@ -125,7 +126,7 @@ class LeaderThreads {
   HandlerPool& handlers_;
   StallWatch* const watch_;
   const std::function<void()> lead_;
-  const int64_t turn_ns_;  // the length of a turn
+  const int64_t turn_ns_;  // the length of a turn; later changes of the affinity do not change it
 
   // The leader stores each odd value with release, and the thread that replaces it acquires. So
   // that thread sees all that the leader has done. The first odd value of a turn, and the load in

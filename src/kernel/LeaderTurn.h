@@ -13,16 +13,16 @@ namespace workflow {
 // Invariants, if somebody asks after each callback:
 // 1. A turn ends with the callback in which the leader has used a processor for `length_ns`. Time
 //    that it has waited for one does not count: on a busy machine the handler threads would wait
-//    for one, too.
-// 2. It ends with a callback that ends kPatienceNs or more after the turn has begun, if the leader
-//    has had a processor for less than three quarters of the time: others may run what is left
-//    while the callbacks sleep.
-// 3. It lasts kUnmeasuredNs at least.
+//    for one, too. The time until the first look counts as kUnmeasuredNs, however long it was. That
+//    look comes after the callback in which kUnmeasuredNs have passed.
+// 2. After kPatienceNs a turn ends at the first look that finds that the leader has had a processor
+//    for less than three quarters of the time: others may run what is left while the callbacks
+//    sleep. There is a look every kPatienceNs / 2 at least.
 class LeaderTurn {
  public:
   // The length for a process with so many processors. With one, the handler threads could run what
   // is left only instead of the leader, and what the leader has in its cache would be fetched
-  // again. Other events wait meanwhile, so there is a limit all the same.
+  // again. The poller's timers and connections wait meanwhile, so there is a limit all the same.
   static constexpr int64_t length_ns(int processors) {
     return processors > 1 ? 500'000 : 10'000'000;
   }
@@ -54,7 +54,7 @@ class LeaderTurn {
   const int64_t length_ns_;
   const int64_t begin_ns_;
   int64_t look_ns_;  // when to look at the processor time
-  // The processor time at the beginning, if the leader had one until the first look; kNever before.
+  // The processor time from which on it counts; kNever before the first look.
   int64_t begin_cpu_ns_ = kNever;
 };
 

@@ -22,6 +22,10 @@ bool starts_with_code(const std::string& text, std::string_view code) {
 bool is_claim(const StoreRequest* request) {
   return std::holds_alternative<ClaimRequest>(request->what);
 }
+bool is_of_run(const StoreRequest* request) {
+  return std::holds_alternative<FinishRequest>(request->what) ||
+         std::holds_alternative<ExtendRequest>(request->what);
+}
 bool is_of_user(const StoreRequest* request) {
   return request->id.number != 0 || std::holds_alternative<AskRequest>(request->what);
 }
@@ -235,7 +239,7 @@ size_t RedisStoreBackend::part_size(std::span<StoreRequest* const> requests) con
   const auto before = static_cast<size_t>(claim - requests.begin());
   if (claim == requests.end()) return before;
   const bool is_apart =
-      opened_.shards > 1 || claims_apart_ || std::any_of(requests.begin(), claim, is_of_user);
+      opened_.shards > 1 || claims_apart_ || !std::all_of(requests.begin(), claim, is_of_run);
   return before == 0 || !is_apart ? before + 1 : before;
 }
 

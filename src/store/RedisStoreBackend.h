@@ -97,10 +97,12 @@ class RedisStoreBackend final : public StoreBackend {
   // Listens for news at one of the servers.
   void keep_news();
 
-  // How many of the requests, from the first on, are carried out together. A claim is the last one
-  // of a part. Claims of several shards take two steps, and the others wait for them. What users
-  // have asked for before a claim may wait for replicas, and a lease should not. If what is to be
-  // claimed is damaged, the ends of runs should not fail with it.
+  // How many of the requests, from the first on, are carried out together. A claim ends such a
+  // part. It shares the part with what comes before it, unless
+  // - there are several shards: then a claim takes two steps, and the others wait for them;
+  // - that is more than ends of runs and extensions of leases: what users ask for may wait for
+  //   replicas, which a lease should not, and may leave the claim no room in the reply;
+  // - the last claim has failed: if it has met damage, the ends of runs should not fail with it.
   size_t part_size(std::span<StoreRequest* const> requests) const;
   // Carries out jobs of any kind, once. Return false if the store has failed: see failure_.
   bool carry_out(std::span<StoreRequest* const> requests);

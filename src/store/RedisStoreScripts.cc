@@ -162,6 +162,7 @@ local function claim(members, owner, lease_end, claimed)
     else
       local timer = at(number)
       claimable = timer.wake  -- since then
+      put(QUEUE, members[i], false)  -- also if it is not what the timer says
       dequeue(timer)
       timer.state, timer.wake, timer.fence = 'leased', lease_end, last
       timer.attempts, timer.owner = timer.attempts + 1, owner
@@ -336,28 +337,18 @@ fetch({cmsgpack.unpack(ARGV[10])})
 look_ahead({cmsgpack.unpack(ARGV[11])})
 
 local replies = {text('%.0f', now), '', ''}
-local function carry_out(letter, ...) return requests[letter](...) end
+local function carry_out(is_first, letter, ...)
+  -- A claim stops the script if it meets damage. What comes before it is done then.
+  if letter == 'T' and not is_first then write_all() end
+  return requests[letter](...)
+end
 for i = 12, #ARGV do
-  -- The requests that follow are left to the next script.
   if looked_at > 2000 then break end
-  replies[i - 8] = carry_out(cmsgpack.unpack(ARGV[i]))
+  replies[i - 8] = carry_out(i == 12, cmsgpack.unpack(ARGV[i]))
   trim_ended()
 end
-flush()
-settle_ended()
-write_answers()
-write_sessions()
-local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
-               text('%.0f', since), dropped and '1' or '0', text('%.0f', ring_length),
-               text('%.0f', all_answers)}
-for n = 1, 7 do
-  if after[n] ~= meta[n + 1] then
-    call('HSET', META, 'last', after[1], 'position', after[2], 'uses', after[3], 'since', after[4],
-         'dropped', after[5], 'ends', after[6], 'answers', after[7], 'time', NOW)
-    break
-  end
-end
-replies[2], replies[3] = text('%.0f', position + uses), after[1]
+write_all()
+replies[2], replies[3] = text('%.0f', position + uses), text('%.0f', last)
 -- Other processes look once a second anyway.
 if has_marked or earliest <= pad(now + 1100000) then redis.pcall('PUBLISH', channel, sender) end
 return replies

@@ -92,6 +92,7 @@ local function flush()
   for number, timer in pairs(changed) do put_record(number, pack(timer)) end
   call_with_all('HSET', TIMERS, records)
   call_with_all('HDEL', TIMERS, erased)
+  changed, erased, records, records_count = {}, {}, {}, 0
   for _, key in ipairs({NAMES, QUEUE, MARKED, LEASED}) do settle(key) end
 end
 
@@ -365,8 +366,7 @@ end
 )lua",
     "short, long, pack_running, fetch, at, touch, put_record, flush, is_live, find_run, pages, "
     "look_ahead, enqueue, dequeue, add, add_usual, payload_in_server, payload_of, copy, "
-    "wait_until, "
-    "block, release_successor, erase, settle_ended, latest_end, note_end, trim_ended, finish, "
-    "finish_usual, usual_one, move_usual"};
+    "wait_until, block, release_successor, erase, settle_ended, latest_end, note_end, "
+    "trim_ended, finish, finish_usual, usual_one, move_usual"};
 
 }  // namespace workflow

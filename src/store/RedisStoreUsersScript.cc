@@ -6,6 +6,7 @@ const RedisStoreScriptPart kRedisStoreUsers{
     R"lua(
 -- How many timers a request may be about. While a script runs, the server answers nobody. So many
 -- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs.
+-- After some thousand a script leaves the requests that follow to the next one.
 local MOST = 20000
 local function has_too_many(name, max)
   if max <= MOST or seen[name] then return false end
@@ -392,7 +393,27 @@ local function write_sessions()
       call('HSET', SESSIONS, id,
            cmsgpack.pack(session.count, session.place, session.buckets, session.forgotten,
                          session.highest, session.latest))
+      session.changed = false
     end
+  end
+end
+-- Writes whatever has changed, and the counters of the shard.
+local function write_all()
+  flush()
+  settle_ended()
+  write_answers()
+  write_sessions()
+  local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
+                 text('%.0f', since), dropped and '1' or '0', text('%.0f', ring_length),
+                 text('%.0f', all_answers)}
+  local is_new = false
+  for n = 1, 7 do
+    is_new = is_new or after[n] ~= meta[n + 1]
+    meta[n + 1] = after[n]
+  end
+  if is_new then
+    call('HSET', META, 'last', after[1], 'position', after[2], 'uses', after[3], 'since', after[4],
+         'dropped', after[5], 'ends', after[6], 'answers', after[7], 'time', NOW)
   end
 end
 
@@ -407,6 +428,6 @@ local function for_user(letter, id, number, ...)
   return result
 end
 )lua",
-    "session_of, earlier_answer, remember, write_answers, write_sessions, for_user"};
+    "session_of, earlier_answer, remember, for_user, write_all"};
 
 }  // namespace workflow

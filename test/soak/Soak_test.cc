@@ -116,7 +116,7 @@ TEST_F(Soak, LosesNothingAndLeavesNothing) {
   EXPECT_GT(ledger_.cancels, 100);
   EXPECT_TRUE(test_support::is_flat(before_kib, after_kib, 1024));
   EXPECT_TRUE(test_support::is_flat(used_early_kib, used_late_kib));
-  // Fragmentation comes to rest only after some minutes.
+  // Fragmentation comes to rest after about a minute.
   if (time >= minutes(2)) {
     EXPECT_TRUE(test_support::is_flat(resident_early_kib, resident_late_kib));
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "store/RedisStoreKit.h"
@@ -18,23 +19,29 @@
 
 namespace {
 
+using protocol::RedisValue;
 using redis_test::RedisServer;
 using redis_test::run;
 using store_test::ask;
+using store_test::cancel_request;
 using store_test::claim_request;
+using store_test::kHourUs;
 using store_test::kOneShard;
 using store_test::kSecondUs;
 using store_test::open_backend;
 using store_test::timer;
 using store_test::url_of;
 using workflow::ClaimRequest;
+using workflow::ExtendRequest;
 using workflow::FinishRequest;
+using workflow::ListRequest;
+using workflow::RunId;
 using workflow::StoreBackend;
 using workflow::StoreRequest;
 
 class RedisStoreClaims : public testing::Test {
  protected:
-  // What became of a request of a user, of the end of a run, and of a claim that came after these.
+  // What became of requests, of which the last one was a claim.
   struct Group {
     std::vector<StoreRequest> requests;
     bool works = false;
@@ -63,21 +70,67 @@ class RedisStoreClaims : public testing::Test {
   uint64_t store(const std::string& name) {
     return ask(*backend_, timer(name, backend_->now_us() - kSecondUs)).timer;
   }
-  // Claims a timer that is due. Returns the request that ends its run.
-  StoreRequest end_of_a_run() {
+  // Claims a timer that is due.
+  RunId claim_one() {
     const ClaimRequest claim = ask(*backend_, claim_request(1));
     EXPECT_EQ(claim.claimed.size(), 1u);
-    FinishRequest finish;
-    finish.run = claim.claimed.at(0).run;
+    return claim.claimed.at(0).run;
+  }
+  static StoreRequest end_of(const RunId& run, FinishRequest how = {}) {
+    how.run = run;
     StoreRequest request;
-    request.what = finish;
+    request.what = how;
     return request;
+  }
+  // How many timers of the name "first" wait or run.
+  void expect_queued(size_t count) {
+    const RedisValue all = run(server_.url(), {"ZRANGE", "{app:0}:queue", "0", "-1"}).value;
+    const RedisValue numbers = run(server_.url(), {"HKEYS", "{app:0}:timers"}).value;
+    size_t queued = 0;
+    for (size_t i = 0; i < all.arr_size(); i++) {
+      const std::string member = all[i].string_value();
+      for (size_t j = 0; j < numbers.arr_size(); j++) {
+        queued += member.ends_with(numbers[j].string_value()) ? 1 : 0;
+      }
+    }
+    // A damaged one is in the queue alone.
+    EXPECT_EQ(all.arr_size(), count + damaged_);
+    EXPECT_EQ(queued, count);
   }
   static bool is_accepted(const StoreRequest& request) {
     return request.failure.error == 0 && std::get<FinishRequest>(request.what).accepted;
   }
 
+  // A timer that is due and that a claim finds missing, while this lives.
+  class Damage {
+   public:
+    explicit Damage(RedisStoreClaims& test) : test_(test) {
+      const std::string number = std::to_string(test.store("damaged"));
+      field_ = std::string(19 - number.size(), '0') + number;
+      record_ = test_.command({"HGET", "{app:0}:timers", field_}).string_value();
+      EXPECT_EQ(test_.command({"HDEL", "{app:0}:timers", field_}).int_value(), 1);
+      test_.damaged_ = 1;
+    }
+    ~Damage() {
+      EXPECT_EQ(test_.command({"HSET", "{app:0}:timers", field_, record_}).int_value(), 1);
+      ask(*test_.backend_, cancel_request("damaged"));
+      test_.damaged_ = 0;
+    }
+    Damage(const Damage&) = delete;
+    Damage& operator=(const Damage&) = delete;
+
+   private:
+    RedisStoreClaims& test_;
+    std::string field_;
+    std::string record_;
+  };
+
+  RedisValue command(const std::vector<std::string>& words) {
+    return run(server_.url(), words).value;
+  }
+
   RedisServer server_;
+  size_t damaged_ = 0;
   const std::unique_ptr<StoreBackend> backend_ = open_backend(url_of(server_, kOneShard));
 
  private:
@@ -93,7 +146,7 @@ class RedisStoreClaims : public testing::Test {
 
 TEST_F(RedisStoreClaims, EndsOfRunsGoWithTheNextClaim) {
   store("first");
-  const StoreRequest end = end_of_a_run();
+  const StoreRequest end = end_of(claim_one());
   store("second");
   const Group group = carry_out_with_claim({end});
   EXPECT_TRUE(group.works);
@@ -103,41 +156,65 @@ TEST_F(RedisStoreClaims, EndsOfRunsGoWithTheNextClaim) {
 }
 
 // It may have to wait for replicas, and a lease should not.
-TEST_F(RedisStoreClaims, WhatAUserAsksForIsConfirmedBeforeTheClaim) {
+TEST_F(RedisStoreClaims, WhatAUserAsksForIsNotInTheScriptOfTheClaim) {
   StoreRequest schedule;
   schedule.what = timer("first", backend_->now_us() - kSecondUs);
   schedule.id = {1, 1};
-  const Group group = carry_out_with_claim({schedule});
-  EXPECT_TRUE(group.works);
-  EXPECT_EQ(group.scripts, 2u);
-  EXPECT_EQ(group.claimed(), 1u);
+  StoreRequest list;
+  list.what = ListRequest{};
+  for (const StoreRequest& request : {schedule, list}) {
+    const Group group = carry_out_with_claim({request});
+    EXPECT_TRUE(group.works);
+    EXPECT_EQ(group.scripts, 2u);
+  }
 }
 
 TEST_F(RedisStoreClaims, DamageThatAClaimMeetsDoesNotHoldUpTheEndsOfRuns) {
+  FinishRequest done;
+  FinishRequest retry;
+  retry.how = FinishRequest::How::kRetry;
+  retry.next_us = backend_->now_us() + kHourUs;
+  FinishRequest failed;
+  failed.how = FinishRequest::How::kFailed;
+  for (const FinishRequest& how : {done, retry, failed}) {
+    store("first");
+    const StoreRequest end = end_of(claim_one(), how);
+    const Damage damage(*this);
+    Group group = carry_out_with_claim({end});
+    EXPECT_FALSE(group.works);
+    EXPECT_EQ(group.claim().failure.error, EILSEQ) << group.claim().failure.message;
+    EXPECT_FALSE(is_accepted(group.requests[0]));
+    EXPECT_TRUE(group.requests[0].failure.in_doubt);
+    expect_queued(how.how == FinishRequest::How::kRetry ? 1 : 0);
+
+    // What was done in the first script is not done again in the second.
+    group = carry_out_with_claim({end});
+    EXPECT_FALSE(group.works);
+    EXPECT_EQ(group.requests[0].failure.error, 0) << group.requests[0].failure.message;
+    EXPECT_EQ(group.claim().failure.error, EILSEQ);
+    expect_queued(how.how == FinishRequest::How::kRetry ? 1 : 0);
+    ask(*backend_, cancel_request("first"));
+  }
+}
+
+TEST_F(RedisStoreClaims, DamageThatAClaimMeetsDoesNotHoldUpAnExtension) {
   store("first");
-  const StoreRequest end = end_of_a_run();
-  const std::string number = std::to_string(store("damaged"));
-  const std::string timers = "{app:0}:timers";
-  const std::string field = std::string(19 - number.size(), '0') + number;
-  const std::string record = run(server_.url(), {"HGET", timers, field}).value.string_value();
-  ASSERT_EQ(run(server_.url(), {"HDEL", timers, field}).text, "1");
-
-  Group group = carry_out_with_claim({end});
-  EXPECT_FALSE(group.works);
-  EXPECT_EQ(group.claim().failure.error, EILSEQ) << group.claim().failure.message;
-  EXPECT_FALSE(is_accepted(group.requests[0]));
-  EXPECT_TRUE(group.requests[0].failure.in_doubt);
-
-  group = carry_out_with_claim({end});
-  EXPECT_FALSE(group.works);
-  EXPECT_TRUE(is_accepted(group.requests[0])) << group.requests[0].failure.message;
-  EXPECT_EQ(group.claim().failure.error, EILSEQ);
-
-  // They go together again after a claim that works.
-  ASSERT_EQ(run(server_.url(), {"HSET", timers, field, record}).text, "1");
-  const StoreRequest next_end = end_of_a_run();
-  group = carry_out_with_claim({next_end});
+  ExtendRequest extend;
+  extend.runs = {claim_one()};
+  extend.lease_us = 2 * kHourUs;
+  StoreRequest request;
+  request.what = extend;
+  {
+    const Damage damage(*this);
+    for (int time = 1; time <= 2; time++) {
+      EXPECT_FALSE(carry_out_with_claim({request}).works);
+      expect_queued(1);
+    }
+  }
+  EXPECT_TRUE(carry_out_with_claim({request}).works);  // apart, for the last time
+  const Group group = carry_out_with_claim({end_of(extend.runs[0])});
   EXPECT_TRUE(group.works);
   EXPECT_EQ(group.scripts, 1u);
   EXPECT_TRUE(is_accepted(group.requests[0]));
+  expect_queued(0);
 }

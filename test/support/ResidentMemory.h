@@ -31,8 +31,9 @@ inline long settled_kib() {
   return resident_kib();
 }
 
-// Returns the memory of this process that is allocated and not freed, in KiB. Unlike the resident
-// memory it does not depend on fragmentation, which grows for minutes until it comes to rest.
+// Returns how much memory this process has from malloc and from Pages, in KiB: what is allocated
+// and not freed, and what malloc keeps for each thread. Unlike the resident memory it does not
+// depend on fragmentation, which grows for a minute or more until it comes to rest.
 inline long used_kib() {
   const struct mallinfo2 info = ::mallinfo2();
   const size_t pages = workflow::Pages::count() * workflow::Pages::kSize;
