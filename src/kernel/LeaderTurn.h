@@ -16,8 +16,8 @@ namespace workflow {
 //    for one, too. The time until the first look counts as kUnmeasuredNs, however long it was. That
 //    look comes after the callback in which kUnmeasuredNs have passed.
 // 2. After kPatienceNs a turn ends at the first look that finds that the leader has had a processor
-//    for less than three quarters of the time: others may run what is left while the callbacks
-//    sleep. There is a look every kPatienceNs / 2 at least.
+//    for less than three quarters of the time, as far as that was counted: others may run what is
+//    left while the callbacks sleep. From then on there is a look every kPatienceNs / 2 at least.
 class LeaderTurn {
  public:
   // The length for a process with so many processors. With one, the handler threads could run what

@@ -130,7 +130,7 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreNodes nodes_{place_};  // none when closed
   RedisStoreOpening opened_;
   WFStoreReceipt receipt_;
-  bool claims_apart_ = false;  // because the last claim has failed
+  bool claims_apart_ = false;  // because the script of the last claim has failed
   bool has_waited_ = false;    // for replicas, in the present execute()
   bool said_fsync_ = false;    // whether the last receipt, replicas left aside, was fsync
   std::string script_sha_;

@@ -10,10 +10,11 @@ namespace workflow {
 // 1. `cache` has each timer that was read or made, as a table or still packed, or false for one
 //    that is not there (any more). What is in the server for a timer in `changed`, `records` (of
 //    the timers' part) or `erased` is out of date.
-// 2. `later` and `fresh` have the members of sorted sets that are not written yet. Whoever reads
-//    such a set calls settle() first, or looks into them as well. The same holds for `ended_later`
+// 2. `later`, `fresh` and `gone` have what is not written yet of sorted sets. Whoever reads such a
+//    set calls settle() first, or looks into them as well. The same holds for `ended_later`
 //    and `names_later` (of the timers' part) and for what is `added` to `buckets` (of the users').
-// 3. All is written when the script ends, and before a claim that is not its first request.
+// 3. All is written when the script ends, and before a claim that is not its first request. A claim
+//    that finds a timer missing stops the script.
 extern const char* const kRedisStoreState;
 
 // A part that becomes the body of a Lua function, which is called at once and returns what the

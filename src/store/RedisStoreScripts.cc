@@ -143,7 +143,7 @@ local function claim(members, owner, lease_end, claimed)
   for i, member in ipairs(members) do numbers[i] = string.sub(member, -19) end
   fetch(numbers)
   for i, number in ipairs(numbers) do
-    if budget <= 0 then return i - 1 end
+    if budget <= 0 then return end
     last = last + 1
     local name, kind, payload, due, claimable, state
     if type(cache[number]) == 'string' then
@@ -174,7 +174,6 @@ local function claim(members, owner, lease_end, claimed)
                                timer.attempts, timer.again, timer.skip}
     end
   end
-  return #members
 end
 local function times_of(members)
   local times = {}
@@ -186,7 +185,7 @@ end
 function requests.T(kinds)
   end_cancelled()
   local owner, lease, fresh, peek = unpack(kinds, 1, 4)
-  local claimed, peeked, lease_end = {}, {}, pad(now + tonumber(lease))
+  local found, claimed, peeked, lease_end = {}, {}, {}, pad(now + tonumber(lease))
   -- What was fresh for the look stays so for the claim.
   local fresh_from = string.match(fresh, '^@(.*)$') or pad(store_now - tonumber(fresh))
   local next_time, more = NEVER, 0
@@ -196,12 +195,14 @@ function requests.T(kinds)
       peeked[#peeked + 1] = times_of(due_between(kind, fresh_from, AFTER_DUE, max))
       peeked[#peeked + 1] = times_of(due_between(kind, '', fresh_from, math.min(max, overdue)))
     else
-      local taken = claim(due_between(kind, fresh_from, AFTER_DUE, max), owner, lease_end,
-                          claimed)
-      claim(due_between(kind, '', fresh_from, math.min(max - taken, overdue)), owner,
-            lease_end, claimed)
+      local taken = due_between(kind, fresh_from, AFTER_DUE, max)
+      found[#found + 1] = taken
+      found[#found + 1] = due_between(kind, '', fresh_from, math.min(max - #taken, overdue))
     end
   end
+  -- To look for what is due, the script writes what is to become of QUEUE. Now it does so only when
+  -- no timer can be missing any more.
+  for _, members in ipairs(found) do claim(members, owner, lease_end, claimed) end
   for i = 5, #kinds, 3 do
     local kind = base(kinds[i])
     if #due_between(kind, '', AFTER_DUE, 1) > 0 then more = 1 end

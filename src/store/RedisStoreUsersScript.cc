@@ -369,8 +369,9 @@ local function remember(id, number, letter, result)
     session.known, all_sessions = true, all_sessions + 1
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
+  session.changed = true
   if not session.used then
-    session.used, session.changed = true, true
+    session.used = true
     uses = uses + 1
     used[#used + 1], used[#used + 2] = uses, id
   end

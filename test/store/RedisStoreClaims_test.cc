@@ -24,6 +24,7 @@ using redis_test::RedisServer;
 using redis_test::run;
 using store_test::ask;
 using store_test::cancel_request;
+using store_test::carry_out;
 using store_test::claim_request;
 using store_test::kHourUs;
 using store_test::kOneShard;
@@ -37,6 +38,7 @@ using workflow::FinishRequest;
 using workflow::ListRequest;
 using workflow::RunId;
 using workflow::StoreBackend;
+using workflow::StoreFailure;
 using workflow::StoreRequest;
 
 class RedisStoreClaims : public testing::Test {
@@ -82,10 +84,18 @@ class RedisStoreClaims : public testing::Test {
     request.what = how;
     return request;
   }
+  std::string queue() {
+    const RedisValue all = command({"ZRANGE", "{app:0}:queue", "0", "-1"});
+    std::string text;
+    for (size_t i = 0; i < all.arr_size(); i++) {
+      text += all[i].string_value() + "\n";
+    }
+    return text;
+  }
   // How many timers of the name "first" wait or run.
   void expect_queued(size_t count) {
-    const RedisValue all = run(server_.url(), {"ZRANGE", "{app:0}:queue", "0", "-1"}).value;
-    const RedisValue numbers = run(server_.url(), {"HKEYS", "{app:0}:timers"}).value;
+    const RedisValue all = command({"ZRANGE", "{app:0}:queue", "0", "-1"});
+    const RedisValue numbers = command({"HKEYS", "{app:0}:timers"});
     size_t queued = 0;
     for (size_t i = 0; i < all.arr_size(); i++) {
       const std::string member = all[i].string_value();
@@ -217,4 +227,17 @@ TEST_F(RedisStoreClaims, DamageThatAClaimMeetsDoesNotHoldUpAnExtension) {
   EXPECT_EQ(group.scripts, 1u);
   EXPECT_TRUE(is_accepted(group.requests[0]));
   expect_queued(0);
+}
+
+// It has found a timer that is all right before it finds the other one missing.
+TEST_F(RedisStoreClaims, AClaimThatMeetsDamageChangesNothing) {
+  ask(*backend_, timer("first", backend_->now_us()));
+  const Damage damage(*this);  // overdue, so it comes after the one that is fresh
+  const std::string before = queue();
+  StoreFailure failure;
+  ClaimRequest claim = claim_request(2);
+  EXPECT_FALSE(carry_out(*backend_, claim, &failure));
+  EXPECT_EQ(failure.error, EILSEQ) << failure.message;
+  EXPECT_EQ(queue(), before);
+  expect_queued(1);
 }
