@@ -68,9 +68,9 @@ class RedisStoreClaims : public testing::Test {
     return group;
   }
 
-  // Stores a timer that is due. Returns its number.
+  // Stores a timer that is overdue. Returns its number.
   uint64_t store(const std::string& name) {
-    return ask(*backend_, timer(name, backend_->now_us() - kSecondUs)).timer;
+    return ask(*backend_, timer(name, backend_->now_us() - 2 * kSecondUs)).timer;
   }
   // Claims a timer that is due.
   RunId claim_one() {
@@ -231,8 +231,8 @@ TEST_F(RedisStoreClaims, DamageThatAClaimMeetsDoesNotHoldUpAnExtension) {
 
 // It has found a timer that is all right before it finds the other one missing.
 TEST_F(RedisStoreClaims, AClaimThatMeetsDamageChangesNothing) {
-  ask(*backend_, timer("first", backend_->now_us()));
-  const Damage damage(*this);  // overdue, so it comes after the one that is fresh
+  ask(*backend_, timer("first", backend_->now_us() - kSecondUs / 2));  // due, and fresh
+  const Damage damage(*this);                                          // overdue: it comes later
   const std::string before = queue();
   StoreFailure failure;
   ClaimRequest claim = claim_request(2);

@@ -131,15 +131,19 @@ class RedisCluster {
         run(nodes_[from].url(), migrating);
       }
     }
+    // It gets a new epoch with the slot, but only if it has not forgotten that it imports it.
+    run(nodes_[to].url(), importing);
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     for (size_t i = 0; i < masters_; i++) {
       tell_until_ok(i, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     }
-    // Two moves in a row whose masters do not know of each other would get the same epoch. And a
-    // node that hears late of the move before this one undoes what this function has set, so this
-    // sets it again.
+    // A node that hears late of the move before this one undoes what this function has set, as long
+    // as it does not know the new epoch of the owner. If the former owner got a higher one
+    // meanwhile, by the next move, all would believe that node in the end. So the owner has the
+    // highest epoch, and when all nodes know it, this sets again what was undone.
     EXPECT_TRUE(test_support::eventually([&] {
-      bool agrees = every_node_knows_the_epoch_of(to);
+      const std::string bumped = run(nodes_[to].url(), {"CLUSTER", "BUMPEPOCH"}).text;
+      bool agrees = bumped.starts_with("STILL") && every_node_knows_the_epoch_of(to);
       for (size_t i = 0; i < masters_; i++) {
         if (owner_by(i, slot) != ids_[to]) {
           agrees = false;
@@ -229,10 +233,23 @@ class RedisCluster {
     return "";
   }
   bool every_node_knows_the_epoch_of(size_t node) {
-    const std::string said = cluster_info(node);
-    const size_t begin = said.find("cluster_current_epoch:");
-    return begin != std::string::npos &&
-           every_node_says_now(said.substr(begin, said.find('\r', begin) - begin));
+    const std::string epoch = epoch_by(node, node);
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      if (epoch.empty() || epoch_by(i, node) != epoch) return false;
+    }
+    return true;
+  }
+  // The epoch of the other node, as the node says. Each line of its answer is "id address flags
+  // master ping pong epoch ...".
+  std::string epoch_by(size_t node, size_t other) {
+    std::istringstream lines(run(nodes_[node].url(), {"CLUSTER", "NODES"}).value.string_value());
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string id, address, flags, master, ping, pong, epoch;
+      words >> id >> address >> flags >> master >> ping >> pong >> epoch;
+      if (id == ids_[other]) return epoch;
+    }
+    return "";
   }
   std::string cluster_info(size_t node) {
     return run(nodes_[node].url(), {"CLUSTER", "INFO"}).value.string_value();
