@@ -20,6 +20,7 @@
 namespace {
 
 using protocol::RedisValue;
+using redis_test::calls_of;
 using redis_test::RedisServer;
 using redis_test::run;
 using store_test::ask;
@@ -144,12 +145,7 @@ class RedisStoreClaims : public testing::Test {
   const std::unique_ptr<StoreBackend> backend_ = open_backend(url_of(server_, kOneShard));
 
  private:
-  size_t scripts() {
-    const std::string all = run(server_.url(), {"INFO", "commandstats"}).value.string_value();
-    const std::string begin = "cmdstat_evalsha:calls=";
-    const size_t place = all.find(begin);
-    return place == std::string::npos ? 0 : std::stoul(all.substr(place + begin.size()));
-  }
+  size_t scripts() { return calls_of(server_.url(), "evalsha"); }
 };
 
 }  // namespace

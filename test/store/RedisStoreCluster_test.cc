@@ -35,6 +35,7 @@ namespace {
 
 using redis_test::answering;
 using redis_test::bulk;
+using redis_test::calls_of;
 using redis_test::RawServer;
 using redis_test::RedisCluster;
 using redis_test::RedisServer;
@@ -549,14 +550,6 @@ TEST(RedisStoreCluster, AMasterWithoutShardsHasNoSayInTheTime) {
   EXPECT_GT(backend->now_us(), time_of(cluster.node(1)) + 3000 * kSecondUs);
 }
 
-// How often a node was asked for the slots.
-size_t questions_to(const RedisServer& node) {
-  const std::string info = run(node.url(), {"INFO", "commandstats"}).value.string_value();
-  const std::string name = "cmdstat_cluster|slots:calls=";
-  const size_t place = info.find(name);
-  return place == std::string::npos ? 0 : std::stoul(info.substr(place + name.size()));
-}
-
 // A master is stopped while a request is on its way to it, replaced, and continued. It carries out
 // the request then, since it does not know yet; but all that it holds will be dropped.
 TEST(RedisStoreCluster, WhatAReplacedMasterSaysDoesNotCount) {
@@ -570,13 +563,13 @@ TEST(RedisStoreCluster, WhatAReplacedMasterSaysDoesNotCount) {
     return run(cluster.node(3).url(), {"DBSIZE"}).text ==
            run(cluster.node(0).url(), {"DBSIZE"}).text;
   }));
-  const size_t asked = questions_to(cluster.node(1));
+  const size_t asked = calls_of(cluster.node(1).url(), "cluster|slots");
   cluster.node(0).signal(SIGSTOP);
   ScheduleRequest request = timer(name, kNeverUs);
   StoreFailure failure;
   std::thread client([&] { carry_out(*backend, request, &failure, 2); });
   // It has noticed the silence, and a node has answered that all is well.
-  EXPECT_TRUE(eventually([&] { return questions_to(cluster.node(1)) > asked; }));
+  EXPECT_TRUE(eventually([&] { return calls_of(cluster.node(1).url(), "cluster|slots") > asked; }));
   cluster.promote(3);
   cluster.node(0).signal(SIGCONT);
   client.join();

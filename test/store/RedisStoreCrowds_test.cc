@@ -16,6 +16,7 @@
 
 namespace {
 
+using redis_test::calls_of;
 using redis_test::RedisServer;
 using redis_test::run;
 using store_test::ask;
@@ -57,13 +58,7 @@ class RedisStoreCrowds : public testing::Test {
   size_t size_of(const std::string& key) {
     return std::stoul(run(server_.url(), {"ZCARD", "{app:0}:" + key}).text);
   }
-  // How often the server has carried out a command, also in scripts.
-  size_t calls(const std::string& command) {
-    const std::string all = run(server_.url(), {"INFO", "commandstats"}).value.string_value();
-    const std::string begin = "cmdstat_" + command + ":calls=";
-    const size_t place = all.find(begin);
-    return place == std::string::npos ? 0 : std::stoul(all.substr(place + begin.size()));
-  }
+  size_t calls(const std::string& command) { return calls_of(server_.url(), command); }
   ClaimRequest claim_oldest_two() {
     RescheduleRequest moved;
     moved.name = "a";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -57,6 +58,15 @@ inline Reply run(const std::string& url, const std::vector<std::string>& words,
   task->start();
   group.wait();
   return reply;
+}
+
+// How often the server has carried out a command, also in scripts. The name is as in INFO: "hset",
+// "cluster|slots".
+inline size_t calls_of(const std::string& url, const std::string& command) {
+  const std::string all = run(url, {"INFO", "commandstats"}).value.string_value();
+  const std::string begin = "cmdstat_" + command + ":calls=";
+  const size_t place = all.find(begin);
+  return place == std::string::npos ? 0 : std::stoul(all.substr(place + begin.size()));
 }
 
 // A section of what a server says about itself. Empty if it does not answer.
