@@ -8,11 +8,14 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/Eventually.h"
+#include "support/RedisClusterBus.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 
@@ -107,12 +110,8 @@ class RedisCluster {
     const size_t from = owner_of(slot);
     if (from == to) return;
     const std::string number = std::to_string(slot);
-    const std::vector<std::string> importing = {"CLUSTER", "SETSLOT", number, "IMPORTING",
-                                                ids_[from]};
-    const std::vector<std::string> migrating = {"CLUSTER", "SETSLOT", number, "MIGRATING",
-                                                ids_[to]};
-    tell_until_ok(to, importing);
-    tell_until_ok(from, migrating);
+    tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]});
+    tell_until_ok(from, {"CLUSTER", "SETSLOT", number, "MIGRATING", ids_[to]});
     for (;;) {
       // One at a time, so that there is something in between to be met.
       const auto keys = run(nodes_[from].url(), {"CLUSTER", "GETKEYSINSLOT", number, "1"}).value;
@@ -120,37 +119,24 @@ class RedisCluster {
         continue;  // a busy node has not answered: it may still hold keys, and would refuse to part
       }
       if (keys.arr_size() == 0) break;
-      const std::string answer =
-          run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
-                                   keys[0].string_value(), "0", "5000"})
-              .text;
-      if (answer != "OK") {
-        // The key is moved in the next round. A node that hears late of an earlier move may have
-        // forgotten that this one is under way, and would refuse the key for ever.
-        run(nodes_[to].url(), importing);
-        run(nodes_[from].url(), migrating);
-      }
+      run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
+                               keys[0].string_value(), "0", "5000"});
     }
-    // It gets a new epoch with the slot, but only if it has not forgotten that it imports it.
-    run(nodes_[to].url(), importing);
+    // The new owner first: it gets the highest epoch, by which all nodes know who is right.
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     for (size_t i = 0; i < masters_; i++) {
       tell_until_ok(i, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     }
-    // A node that hears late of the move before this one undoes what this function has set, as long
-    // as it does not know the new epoch of the owner. If the former owner got a higher one
-    // meanwhile, by the next move, all would believe that node in the end. So the owner has the
-    // highest epoch, and when all nodes know it, this sets again what was undone.
+    // Messages that were sent before may still be on their way. A node may read in one that the new
+    // owner does not claim the slot, and in another one that the former owner does. It believes
+    // that until it hears from the new owner again. If the former owner has got a higher epoch
+    // meanwhile, by the next move, the node tells the new owner that it has lost the slot, and that
+    // one deletes its keys. So this ends when what was on its way, and what the nodes may have said
+    // to that, was read, and all agree.
+    int rounds = 0;
     EXPECT_TRUE(test_support::eventually([&] {
-      const std::string bumped = run(nodes_[to].url(), {"CLUSTER", "BUMPEPOCH"}).text;
-      bool agrees = bumped.starts_with("STILL") && every_node_knows_the_epoch_of(to);
-      for (size_t i = 0; i < masters_; i++) {
-        if (owner_by(i, slot) != ids_[to]) {
-          agrees = false;
-          run(nodes_[i].url(), {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
-        }
-      }
-      return agrees;
+      rounds = bus().flush() && every_node_agrees(slot, to) ? rounds + 1 : 0;
+      return rounds == 2;
     }));
     const std::lock_guard lock(mutex_);
     moved_[slot] = to;
@@ -232,12 +218,25 @@ class RedisCluster {
     }
     return "";
   }
-  bool every_node_knows_the_epoch_of(size_t node) {
-    const std::string epoch = epoch_by(node, node);
+  // Whether all say who has the slot, and know the epoch of that one.
+  bool every_node_agrees(size_t slot, size_t owner) {
+    const std::string epoch = epoch_by(owner, owner);
     for (size_t i = 0; i < nodes_.size(); i++) {
-      if (epoch.empty() || epoch_by(i, node) != epoch) return false;
+      if (epoch.empty() || epoch_by(i, owner) != epoch || owner_by(i, slot) != ids_[owner]) {
+        return false;
+      }
     }
     return true;
+  }
+  RedisClusterBus& bus() {
+    if (!bus_) {
+      std::vector<std::string> urls;
+      for (const RedisServer& node : nodes_) {
+        urls.push_back(node.url());
+      }
+      bus_.emplace(std::move(urls));
+    }
+    return *bus_;
   }
   // The epoch of the other node, as the node says. Each line of its answer is "id address flags
   // master ping pong epoch ...".
@@ -269,6 +268,7 @@ class RedisCluster {
   std::vector<std::string> ids_;
   std::mutex mutex_;
   std::map<size_t, size_t> moved_;
+  std::optional<RedisClusterBus> bus_;  // since the first move
 };
 
 }  // namespace redis_test
