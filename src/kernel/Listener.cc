@@ -49,7 +49,7 @@ bool Listener::start() {
 }
 
 void Listener::on_events(uint32_t, RunnableList&) {
-  for (int i = 0; i < kMaxAccepts && !closing_; i++) {
+  for (int i = 0; i < kMaxAccepts && !closing_.load(std::memory_order_relaxed); i++) {
     UniqueFd connection(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (connection.valid()) {
       on_accept_(std::move(connection));
@@ -83,7 +83,7 @@ void Listener::pause() {
 }
 
 void Listener::left_queue(bool stopped, RunnableList&) {
-  if (stopped || closing_ || !paused_) return;
+  if (stopped || closing_.load(std::memory_order_relaxed) || !paused_) return;
   if (!spare_.valid()) {
     spare_ = open_spare();
   }
@@ -95,7 +95,6 @@ void Listener::left_queue(bool stopped, RunnableList&) {
 }
 
 void Listener::run_queued() {
-  closing_ = true;
   poller_.timers().unschedule(this);
   poller_.retire(fd_.get(), this);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 
 #include "kernel/Poller.h"
@@ -27,9 +28,13 @@ class Listener final : public IoHandler, public TimerNode, private Runnable {
   // False with errno; then the caller deletes it.
   bool start();
 
-  // Makes the listener stop accepting soon. To be called once, on any thread. Returns false if the
-  // poller has stopped: then the caller deletes the listener, and on_closed is not called.
-  bool close() { return poller_.post(this); }
+  // Makes the listener stop accepting: what it accepts at this moment is its last connection. To be
+  // called once, on any thread. Returns false if the poller has stopped: then the caller deletes
+  // the listener, and on_closed is not called.
+  bool close() {
+    closing_.store(true, std::memory_order_relaxed);
+    return poller_.post(this);
+  }
 
   int fd() const { return fd_.get(); }
 
@@ -53,8 +58,10 @@ class Listener final : public IoHandler, public TimerNode, private Runnable {
   UniqueFd spare_;
   const std::function<void(UniqueFd)> on_accept_;
   const std::function<void()> on_closed_;
-  bool paused_ = false;  // poller's thread only, like closing_
-  bool closing_ = false;
+  bool paused_ = false;  // poller's thread only
+  // Relaxed: it publishes nothing. The poller's thread ends the listener when it runs what was
+  // posted.
+  std::atomic<bool> closing_{false};
 };
 
 // Whether accept(2) may be called again after this error without a pause.

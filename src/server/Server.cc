@@ -292,6 +292,7 @@ int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
 
 void Server::shut_down() {
   Listener* listener = nullptr;
+  bool is_closing = false;
   Ref<DatagramPort> port;
   {
     MutexLock lock(mutex_);
@@ -301,6 +302,9 @@ void Server::shut_down() {
     }
     shutting_down_++;
     listener = std::exchange(listener_, nullptr);
+    // Without a pause after that: what is accepted from here on is closed, although another process
+    // that has the socket could serve it.
+    is_closing = listener && listener->close();
     port = Ref(port_);
   }
   if (port) {
@@ -308,7 +312,7 @@ void Server::shut_down() {
     port = nullptr;  // while the server cannot be freed yet
   }
   if (listener) {
-    if (!listener->close()) {
+    if (!is_closing) {
       delete listener;
       listener_closed();
     }
