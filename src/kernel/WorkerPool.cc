@@ -203,9 +203,9 @@ uint64_t WorkerPool::looks() const {
   return supervisor_.looks();
 }
 
-bool WorkerPool::is_looking() const {
+bool WorkerPool::is_watched() const {
   MutexLock lock(mutex_);
-  return supervisor_.is_looking();
+  return supervisor_.watched() != Watch::kNone;
 }
 
 bool WorkerPool::attended() const {

@@ -150,9 +150,9 @@ class WorkerPool {
   // How many items were ever taken.
   uint64_t taken() const;
 
-  // How often the supervisor has looked after the workers, and whether it looks every kLookNs now.
+  // How often the supervisor has looked after the workers, and whether it is going to look again.
   uint64_t looks() const;
-  bool is_looking() const;
+  bool is_watched() const;
 
   // To be called before and after a wait of a worker of this pool; see BlockingScope. `own_queue`
   // is the worker's. begin_blocking() must be called by the worker itself; any thread may call

@@ -104,9 +104,12 @@ TEST(AcceptFaults, LackOfMemoryForASecondDoesNotSpin) {
   RawClient client = server.client();
   client.send(kGet);
   const int calls = fault::accept_calls;
-  // The claim is about a second of real time.
+  // The claim is about real time, a second or what a busy machine makes of it.
+  const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(client.silent_for(milliseconds(1000)));
-  EXPECT_LE(fault::accept_calls - calls, 40);
+  const int more = fault::accept_calls - calls;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(more, 40 * passed.count());
   fault::accept_failures = 0;
   EXPECT_EQ(client.status(), 200);
 }

@@ -159,9 +159,12 @@ TEST(DatagramFaults, ErrorsOfReceivingDoNotEndTheServerNorSpin) {
   fault::receive_calls = 0;
   fault::receive_failures = -1;
   ASSERT_TRUE(client.send("=waits"));
-  EXPECT_TRUE(client.is_silent(500));  // half a second of errors
-  EXPECT_LE(fault::receive_calls, 100);
-  EXPECT_GE(fault::receive_calls, 8);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(client.is_silent(500));  // half a second of errors, or more on a busy machine
+  const int calls = fault::receive_calls;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(calls, 200 * passed.count());
+  EXPECT_TRUE(eventually([] { return fault::receive_calls >= 8; }));
   fault::receive_failures = 0;
   EXPECT_EQ(client.receive(), "=waits");
 }
