@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 #include "support/Eventually.h"
@@ -49,6 +50,7 @@ TEST(RedisSentinel, CommandsGoToTheMasterAlsoAfterAFailover) {
   ASSERT_TRUE(eventually([&] { return run(replica.url(), {"GET", "k"}).text == "\"before\""; }));
   ASSERT_TRUE(knows_a_replica(sentinel));
   master.stop();
+  miss_master_after(sentinel, std::chrono::milliseconds(500));
   EXPECT_TRUE(eventually([&] {
     return run(url, {"SET", "k", "after"}, {.retry_max = 2}).text == "OK";
   }));

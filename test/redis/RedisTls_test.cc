@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -69,6 +70,7 @@ TEST(RedisTls, CommandsGoToTheMasterOfASentinelAlsoAfterAFailover) {
   EXPECT_EQ(run(master.url(), {"GET", "k"}).text, "\"before\"");
   ASSERT_TRUE(knows_a_replica(sentinel));
   master.stop();
+  miss_master_after(sentinel, std::chrono::milliseconds(500));
   EXPECT_TRUE(eventually([&] { return run(url, {"SET", "k", "after"}).text == "OK"; }));
   EXPECT_EQ(run(replica.url(), {"GET", "k"}).text, "\"after\"");
 }

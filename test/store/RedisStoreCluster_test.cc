@@ -615,7 +615,14 @@ TEST(RedisStoreCluster, ANewMasterRaisesTheEpochOfItsShards) {
   cluster.promote(3);
   ASSERT_TRUE(eventually(
       [&] { return run(cluster.node(0).url(), {"ROLE"}).value[0].string_value() == "slave"; }));
-  EXPECT_EQ(ask(*backend, timer(name, kNeverUs), 2).timer / kShards / kEpoch, 1U);
+  ScheduleRequest second = timer(name, kNeverUs);
+  StoreFailure failure;
+  // If this has taken long, the store connects anew first.
+  if (!carry_out(*backend, second, &failure, 2)) {
+    ASSERT_TRUE(reopens(*backend));
+    second = ask(*backend, timer(name, kNeverUs), 2);
+  }
+  EXPECT_EQ(second.timer / kShards / kEpoch, 1U);
   EXPECT_EQ(names(*backend), (std::vector<std::string>{name, name}));
 }
 

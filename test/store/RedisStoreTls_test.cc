@@ -66,6 +66,7 @@ TEST(RedisStoreTls, TheMasterOfASentinelIsFollowed) {
   ASSERT_TRUE(store);
   store_test::schedule_until(*store, {"later", hours(1), "kind"}, {8, 1}, "replicas(1)");
   master.stop();
+  redis_test::miss_master_after(sentinel, std::chrono::milliseconds(500));
   WFStoreTimer now{"now", seconds(0), "kind"};
   now.request = WFStoreRequestId{7, 1};
   ASSERT_TRUE(eventually([&] { return store->schedule(now).ok(); }));

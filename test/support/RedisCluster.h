@@ -120,7 +120,7 @@ class RedisCluster {
       }
       if (keys.arr_size() == 0) break;
       run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
-                               keys[0].string_value(), "0", "5000"});
+                               keys[0].string_value(), "0", "5000", "REPLACE"});
     }
     // The new owner first: it gets the highest epoch, by which all nodes know who is right.
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});

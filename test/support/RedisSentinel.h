@@ -30,15 +30,23 @@ inline RedisServer::Options replica_of(const RedisServer& master) {
           .tls = master.tls()};
 }
 
-// Decides alone, and half a second after the master was heard of last, unless it is told otherwise.
-inline RedisServer::Options sentinel_of(const RedisServer& master, int quorum = 1,
-                                        const std::string& down_after_ms = "500") {
+// Decides alone if the quorum is 1. It takes no master for dead before miss_master_after(): a busy
+// one may be silent for a while.
+inline RedisServer::Options sentinel_of(const RedisServer& master, int quorum = 1) {
   return {.on = RedisServer::On::kSentinel,
           .tls = master.tls(),
           .configuration = "sentinel monitor main 127.0.0.1 " + std::to_string(master.port()) +
                            " " + std::to_string(quorum) +
-                           "\nsentinel down-after-milliseconds main " + down_after_ms +
+                           "\nsentinel down-after-milliseconds main 3600000" +
                            "\nsentinel failover-timeout main 2000\n"};
+}
+
+// From now on the Sentinel replaces a master that is silent for so long.
+inline void miss_master_after(const RedisServer& sentinel, std::chrono::milliseconds silence) {
+  EXPECT_EQ(run(sentinel.url(), {"SENTINEL", "SET", "main", "down-after-milliseconds",
+                                 std::to_string(silence.count())})
+                .text,
+            "OK");
 }
 
 // Waits until a replica has what its master knew when this was called.
@@ -62,7 +70,7 @@ class Sentinels {
   // `master` has one replica.
   explicit Sentinels(const RedisServer& master) {
     for (size_t i = 0; i < kCount; i++) {
-      sentinels_.emplace_back(sentinel_of(master, 2, std::to_string(kNever.count())));
+      sentinels_.emplace_back(sentinel_of(master, 2));
       // They look, and tell each other what they know, more often than the settings allow. One that
       // has not run for a while does not wait for half a minute before it does anything.
       EXPECT_EQ(
@@ -91,10 +99,7 @@ class Sentinels {
   // From now on they replace a master that is silent for so long.
   void miss_master_after(std::chrono::milliseconds silence) {
     for (const RedisServer& sentinel : sentinels_) {
-      EXPECT_EQ(run(sentinel.url(), {"SENTINEL", "SET", "main", "down-after-milliseconds",
-                                     std::to_string(silence.count())})
-                    .text,
-                "OK");
+      redis_test::miss_master_after(sentinel, silence);
     }
   }
 
