@@ -208,6 +208,18 @@ TEST(KillLedger, ARunIsEarlyByTheClockThatWasSet) {
             "x (20) has run 4000000 us early");
 }
 
+TEST(KillLedger, ARunThatBeginsLateSaysByWhichClock) {
+  const std::string stored = "? 2 1 schedule x 42000000\n! 2 1 50 file ok 20 \n";
+  const std::string run = "s x 20 42000000 5000000 30 1000 0 ";
+  // It was given to its process two seconds before, when the clock was still ahead.
+  const std::string set = "c 1000000 1000001 40000000\nc 3000000 3000001 0\n";
+  EXPECT_EQ(check(kTruth + stored + run + "42900000\n" + set), "");
+  EXPECT_EQ(check(kTruth + stored + run + "2900000\n" + set), "x (20) has run 37000000 us early");
+  // A run that begins now was not given so long ago.
+  EXPECT_EQ(check(kTruth + stored + "s x 20 42000000 13000002 30 1000 0 42900000\n" + set),
+            "x (20) has run 28999998 us early");
+}
+
 TEST(KillLedger, ALeaseLastsByTheClockThatWasSet) {
   const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \n";
   const std::string runs =
@@ -218,6 +230,13 @@ TEST(KillLedger, ALeaseLastsByTheClockThatWasSet) {
   EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 999999\n"), during);
   EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 1000000\n"), "");
   EXPECT_EQ(check(kTruth + stored + runs + "c 1000000 1000001 1000000\n"), during);
+  // The first one begins late: it was given before the clock was set, and the other one after it.
+  const std::string late =
+      "s x 20 100 2000000 30 3000000 0 900000\n"
+      "s x 20 100 1900000 31 3000000 0 3601000000\n";
+  const std::string smaller = "x (20) has had a smaller fence in a later run";
+  EXPECT_EQ(check(kTruth + stored + late), smaller);
+  EXPECT_EQ(check(kTruth + stored + late + "c 1000000 1000001 3600000000\n"), "");
 }
 
 // Where faults may undo what has another receipt, and that a run has begun.

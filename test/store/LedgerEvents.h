@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <istream>
 #include <map>
 #include <utility>
@@ -62,16 +63,33 @@ class LedgerEvents {
     return processes;
   }
 
+  // What the clock of the store showed at that time, as a process has it whose run began.
+  // `shown_us` is what it showed when the run was given to the process, by the run's own words.
+  // That may have been a while before, and so decides which setting counts. 0: it is not known.
+  std::pair<int64_t, int64_t> clock_of_run(int64_t us, int64_t shown_us) const {
+    if (shown_us == 0) return clock_at(us);
+    int64_t nearest = 0;
+    bool is_first = true;
+    for (size_t i = 0; i <= settings_.size(); i++) {
+      const auto [begin, end] = times_of(i);
+      if (begin > us + kSlackUs || end < us - kLatestUs) continue;
+      const int64_t ahead = ahead_of(i);
+      if (is_first || std::abs(shown_us - us - ahead) < std::abs(shown_us - us - nearest)) {
+        nearest = ahead;
+      }
+      is_first = false;
+    }
+    return {us + nearest, us + nearest};
+  }
   // What the clock of the store may have shown, at least and at most, when something was done that
   // a process has written down at that time.
   std::pair<int64_t, int64_t> clock_at(int64_t us) const {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
     for (size_t i = 0; i <= settings_.size(); i++) {
-      const int64_t begin = i == 0 ? INT64_MIN : settings_[i - 1].before_us;
-      const int64_t end = i == settings_.size() ? INT64_MAX : settings_[i].after_us;
+      const auto [begin, end] = times_of(i);
       if (begin > us + kSlackUs || end < us - kSlackUs) continue;
-      const int64_t ahead = i == 0 ? 0 : settings_[i - 1].ahead_us;
+      const int64_t ahead = ahead_of(i);
       least = std::min(least, us + ahead);
       most = std::max(most, us + ahead);
     }
@@ -81,6 +99,8 @@ class LedgerEvents {
  private:
   // As late as that, or as early, a process may look at the clock of the store.
   static constexpr int64_t kSlackUs = 500'000;
+  // As long as that before it begins, a run may have been given to a process.
+  static constexpr int64_t kLatestUs = 10'000'000;
 
   struct Loss {
     int64_t kept_us = 0;
@@ -91,6 +111,13 @@ class LedgerEvents {
     int64_t after_us = 0;
     int64_t ahead_us = 0;
   };
+
+  // From when until when the i-th setting may have counted: the first is that none was made.
+  std::pair<int64_t, int64_t> times_of(size_t i) const {
+    return {i == 0 ? INT64_MIN : settings_[i - 1].before_us,
+            i == settings_.size() ? INT64_MAX : settings_[i].after_us};
+  }
+  int64_t ahead_of(size_t i) const { return i == 0 ? 0 : settings_[i - 1].ahead_us; }
 
   std::map<uint64_t, Loss> losses_;
   std::vector<Setting> settings_;

@@ -24,7 +24,8 @@ namespace store_test {
 //   ? SESSION NUMBER OPERATION NAME [DUE [PERIOD MISSED]]   before a request is sent
 //   ! SESSION NUMBER NOW RECEIPT RESULT         when its answer is there
 //   a SESSION NUMBER RESULT                     another process has asked what became of it
-//   s NAME TIMER DUE NOW FENCE LEFT AGAIN       a run begins; before anything else that it does
+//   s NAME TIMER DUE NOW FENCE LEFT AGAIN SHOWN
+//                                               a run begins; before anything else that it does
 //   d NAME TIMER NOW FENCE                      it ends: of series, and names that have one timer
 //   f                                           a fault of the process has happened
 //   e                                           the process runs all that is left, and ends series;
@@ -64,6 +65,8 @@ class LedgerNotes {
     bool leases_end_with_process = false;
     // What each receipt has to be.
     std::string receipt = "file";
+    // It may also be "unknown", because some server of several was away and could not be asked.
+    bool has_unknown_receipts = false;
     // Faults may undo that a run has begun, and what it has said at its end: whatever has no
     // receipt. A timer may run again then although its lease lasts, and a cancel may not know of a
     // run.
@@ -124,6 +127,7 @@ class LedgerNotes {
     uint64_t fence = 0;
     int64_t left_us = 0;
     int again = 0;
+    int64_t shown_us = 0;
     size_t process = 0;
 
     bool retries() const { return again != 0; }
@@ -206,12 +210,19 @@ class LedgerNotes {
     return start.left_us > 0 && start.now_us > request.decided_us() &&
            !may_have_begun_before(start, request.decided_us()) && !are_apart(request, start);
   }
+  // What the clock of the store may have shown when the run began, at least and at most.
+  std::pair<int64_t, int64_t> clock_of(const Start& start) const {
+    return events_.clock_of_run(start.now_us, start.shown_us);
+  }
   // Whether the lease of the run may have been over when the other one began.
   bool may_have_lost_lease(const Start& start, const Start& later) const {
     return (rules_.leases_end_with_process && later.process != start.process) ||
            events_.is_forgotten(start.process, start.now_us, later.process) ||
-           events_.clock_at(later.now_us).second >=
-               events_.clock_at(start.now_us).first + start.left_us;
+           is_lease_over(start, later);
+  }
+  // The same by the clock of the store alone.
+  bool is_lease_over(const Start& start, const Start& later) const {
+    return clock_of(later).second >= clock_of(start).first + start.left_us;
   }
 
  private:
@@ -240,7 +251,7 @@ class LedgerNotes {
       Timer timer;
       Start start;
       in >> timer.first >> timer.second >> start.due_us >> start.now_us >> start.fence >>
-          start.left_us >> start.again;
+          start.left_us >> start.again >> start.shown_us;
       start.timer = timer.second;
       start.process = processes_;
       starts_[timer].push_back(start);

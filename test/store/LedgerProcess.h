@@ -199,9 +199,10 @@ inline void handle(WFTimerStore& store, const Notes& notes, Begun* begun = nullp
     notes.write("s " + timer->name() + ' ' + std::to_string(timer->timer()) + ' ' +
                 std::to_string(due) + ' ' + std::to_string(now) + ' ' +
                 std::to_string(timer->fence()) + ' ' + std::to_string(left) + ' ' +
-                (retries    ? "1"
-                 : gives_up ? "2"
-                            : "0"));
+                (retries    ? "1 "
+                 : gives_up ? "2 "
+                            : "0 ") +
+                std::to_string(due + timer->lateness().count()));
     if (begun != nullptr) {
       begun->add(timer->name());
     }

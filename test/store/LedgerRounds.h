@@ -8,6 +8,7 @@
 #include <fstream>
 #include <ios>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,6 +133,31 @@ class LedgerRounds {
       }
     }
     return count;
+  }
+
+  // How many of them had begun in one process when the n-th one of the others did there. Nothing if
+  // so many of the others have not begun.
+  std::optional<size_t> starts_before(size_t n, const std::string& others, const std::string& name,
+                                      size_t process) const {
+    size_t count = 0;
+    std::ifstream lines(notes_[process]);
+    for (std::string line; std::getline(lines, line);) {
+      count += line.starts_with("s " + name) ? 1 : 0;
+      n -= line.starts_with("s " + others) ? 1 : 0;
+      if (n == 0) return count;
+    }
+    return std::nullopt;
+  }
+  // Whether a process has asked for something and was not answered yet.
+  bool has_asked(size_t process) const {
+    size_t questions = 0;
+    size_t answers = 0;
+    std::ifstream lines(notes_[process]);
+    for (std::string line; std::getline(lines, line);) {
+      questions += line.starts_with("? ") ? 1 : 0;
+      answers += line.starts_with("! ") ? 1 : 0;
+    }
+    return questions > answers;
   }
 
   // Waits until another request of each process since that one was answered so.

@@ -113,6 +113,7 @@ class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
 
 KillLedger::Rules rules_of(const ServerFault& fault) {
   return {.receipt = fault.replaces_masters ? "replicas(1)" : "fsync",
+          .has_unknown_receipts = fault.is_of_a_cluster,
           .undoes_runs = fault.replaces_masters,
           .undoes_other_receipts = fault.replaces_masters,
           .lease_us = kLease.count()};
