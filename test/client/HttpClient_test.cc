@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "support/Fetch.h"
+#include "support/Loopback.h"
 #include "support/RawServer.h"
 #include "support/Tally.h"
 #include "support/TestServer.h"
+#include "util/UniqueFd.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
@@ -254,12 +256,9 @@ TEST(HttpClient, EarlyAnswersEndTheRequest) {
 // Failures ---------------------------------------------------------------------------------------
 
 TEST(HttpClient, RefusedConnectionsAreTold) {
-  uint16_t port = 0;
-  {
-    const RawServer server([](Peer&, int) {});
-    port = server.port();
-  }
-  const Fetched got = fetch("http://127.0.0.1:" + std::to_string(port), {.retry_max = 2});
+  const workflow::UniqueFd nobody = test_support::keep_port();
+  const Fetched got = fetch(
+      "http://127.0.0.1:" + std::to_string(test_support::port_of(nobody.get())), {.retry_max = 2});
   EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(got.error, ECONNREFUSED);
 }

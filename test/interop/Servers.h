@@ -24,18 +24,12 @@ namespace interop_test {
 using test_support::Program;
 
 // A socket on a free port of 127.0.0.1. Listening, it is for a program to inherit: nothing sent to
-// it is refused while the program starts. Only bound, it keeps the port for a program that
-// binds it itself, with SO_REUSEADDR, as all servers do.
+// it is refused while the program starts. For a program that binds the port itself see keep_port().
 class LocalSocket {
  public:
   enum class Use { kListens, kKeepsPort };
 
-  explicit LocalSocket(Use use = Use::kListens)
-      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    const int on = 1;
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const struct sockaddr_in address = test_support::loopback();
-    ::bind(fd_.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+  explicit LocalSocket(Use use = Use::kListens) : fd_(test_support::keep_port()) {
     if (use == Use::kListens) {
       ::listen(fd_.get(), 511);
     }

@@ -11,6 +11,7 @@
 #include "support/Loopback.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
+#include "util/UniqueFd.h"
 
 // A master that Sentinels know: which of the servers a command goes to.
 
@@ -62,8 +63,8 @@ TEST(RedisSentinel, TheNextSentinelIsAskedIfOneDoesNotAnswer) {
   FakeSentinel unknowing;
   FakeSentinel knowing;
   knowing.named_port = master.port();
-  const std::string dead =
-      std::to_string(test_support::port_of(test_support::listen_on_loopback().get()));
+  const workflow::UniqueFd nobody = test_support::keep_port();
+  const std::string dead = std::to_string(test_support::port_of(nobody.get()));
   const std::string url = "redis+sentinel://127.0.0.1:" + dead +
                           ",127.0.0.1:" + std::to_string(unknowing.server.port()) +
                           ",127.0.0.1:" + std::to_string(knowing.server.port()) + "/main?db=3";
@@ -91,8 +92,8 @@ TEST(RedisSentinel, AMasterThatNobodyKnowsIsReported) {
 }
 
 TEST(RedisSentinel, WithoutAnySentinelTheErrorSaysWhy) {
-  const std::string dead =
-      std::to_string(test_support::port_of(test_support::listen_on_loopback().get()));
+  const workflow::UniqueFd nobody = test_support::keep_port();
+  const std::string dead = std::to_string(test_support::port_of(nobody.get()));
   const Reply reply = run("redis+sentinel://127.0.0.1:" + dead + "/main", {"PING"});
   EXPECT_EQ(reply.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(reply.error, ECONNREFUSED);

@@ -9,6 +9,7 @@
 #include "kernel/Socket.h"
 #include "support/Loopback.h"
 #include "support/TestServer.h"
+#include "util/UniqueFd.h"
 
 // The ways to start a server, and what stops it from starting.
 
@@ -246,9 +247,11 @@ TEST(ServerStart, StartedTwice) {
 }
 
 TEST(ServerStart, AgainAfterStopOnTheSamePort) {
+  // Or other programs may take the port while it is stopped.
+  const workflow::UniqueFd kept = test_support::keep_port();
+  const uint16_t port = port_of(kept.get());
   WFHttpServer server(echo);
-  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-  const uint16_t port = port_of(server);
+  ASSERT_EQ(server.start("127.0.0.1", port), 0);
   for (int round = 0; round < 20; round++) {
     RawClient client(port);
     ASSERT_TRUE(client.connected()) << round;

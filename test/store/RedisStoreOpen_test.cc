@@ -12,6 +12,7 @@
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 #include "support/TempDir.h"
+#include "util/UniqueFd.h"
 
 // What a store says that cannot be opened in a Redis: the message names the server and the reason.
 
@@ -30,15 +31,15 @@ std::string said(int error, const std::string& message) {
   return std::to_string(error) + " " + message;
 }
 
-// An address at which nobody listens.
-std::string free_address() {
-  return "127.0.0.1:" +
-         std::to_string(test_support::port_of(test_support::listen_on_loopback().get()));
+std::string address_of(const workflow::UniqueFd& socket) {
+  return "127.0.0.1:" + std::to_string(test_support::port_of(socket.get()));
 }
 
 TEST(RedisStoreOpen, AServerThatCannotBeReachedIsNamed) {
-  const std::string one = free_address();
-  const std::string other = free_address();
+  // Nobody listens there.
+  const workflow::UniqueFd sockets[] = {test_support::keep_port(), test_support::keep_port()};
+  const std::string one = address_of(sockets[0]);
+  const std::string other = address_of(sockets[1]);
   const std::string refused = ": Connection refused";
   const std::string login = "user:secret@";
   for (const std::string& url : {"redis://" + login + one, "rediss://" + login + one + "/3"}) {

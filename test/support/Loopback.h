@@ -39,6 +39,17 @@ uint16_t port_of(const Server& server) {
   return ntohs(reinterpret_cast<const struct sockaddr_in*>(&address)->sin_port);
 }
 
+// A TCP socket that is bound to a free port of 127.0.0.1 and does not listen. Nobody else gets the
+// port, but for a program that binds it with SO_REUSEADDR, as all servers do.
+inline workflow::UniqueFd keep_port() {
+  workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const struct sockaddr_in address = loopback();
+  ::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+  return fd;
+}
+
 // A TCP socket that listens on a free port of 127.0.0.1. The connections that it accepts inherit
 // the sizes of its buffers; zero leaves a size to the system. Not valid on failure.
 inline workflow::UniqueFd listen_on_loopback(int backlog = 128, int receive_buffer = 0,

@@ -13,6 +13,7 @@
 #include "support/Loopback.h"
 #include "support/Program.h"
 #include "support/TempDir.h"
+#include "util/UniqueFd.h"
 
 namespace redis_test {
 
@@ -55,18 +56,12 @@ class RedisServer {
   // Starts it again where it was, after stop(). If its log is cut short, the end is removed as an
   // operator would.
   void start() {
-    // Another program may take the free port before the server does.
-    bool started = false;
-    for (int i = 0; i < 20 && !started; i++) {
+    bool started = try_to_start();
+    if (!started && program_->output().find(kCutShort) != std::string::npos) {
+      repair_log();
       started = try_to_start();
-      if (!started && is_first_) {
-        port_ = bus_port_ = 0;
-      } else if (!started && program_->output().find(kCutShort) != std::string::npos) {
-        repair_log();
-      }
     }
-    ASSERT_TRUE(started) << (program_ ? program_->output() : "");
-    is_first_ = false;
+    ASSERT_TRUE(started) << program_->output();
   }
   void stop() { program_.reset(); }
   void signal(int number) const { program_->signal(number); }
@@ -78,14 +73,14 @@ class RedisServer {
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
 
-  uint16_t port() const { return port_; }
-  uint16_t bus_port() const { return bus_port_; }
+  uint16_t port() const { return test_support::port_of(port_.get()); }
+  uint16_t bus_port() const { return test_support::port_of(bus_port_.get()); }
   const Tls& tls() const { return options_.tls; }
   std::string folder() const { return dir_.path(""); }
   std::string socket_path() const { return dir_.path("redis.sock"); }
   // The file of an append-only server to which it appends.
   std::string log_path() const { return dir_.path("appendonlydir/appendonly.aof.1.incr.aof"); }
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port()); }
   // As messages of a store begin that are about this server.
   std::string in_messages() const {
     return "Redis at " + (is_on_tcp() ? address() : socket_path()) + ": ";
@@ -114,10 +109,11 @@ class RedisServer {
   }
 
   bool try_to_start() {
-    if (is_on_tcp() && port_ == 0) {
-      port_ = test_support::port_of(test_support::listen_on_loopback().get());
+    if (is_on_tcp() && !port_.valid()) {
+      port_ = test_support::keep_port();
+      bus_port_ = test_support::keep_port();
     }
-    const std::string port = std::to_string(port_);
+    const std::string port = std::to_string(this->port());
     std::vector<std::string> arguments;
     if (options_.on == On::kSentinel) {
       const std::string file = dir_.path("sentinel.conf");
@@ -147,10 +143,7 @@ class RedisServer {
     if (options_.on == On::kUnixSocket) {
       add({"--unixsocket", socket_path()});
     } else if (options_.on == On::kCluster) {
-      if (bus_port_ == 0) {
-        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
-      }
-      add({"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_port_),
+      add({"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_port()),
            "--cluster-node-timeout", "60000"});
     }
     add(options_.arguments);
@@ -168,9 +161,9 @@ class RedisServer {
 
   const Options options_;
   const test_support::TempDir dir_;
-  uint16_t port_ = 0;
-  uint16_t bus_port_ = 0;
-  bool is_first_ = true;
+  // Nobody else gets the ports, also while the server is stopped.
+  workflow::UniqueFd port_;
+  workflow::UniqueFd bus_port_;
   std::unique_ptr<test_support::Program> program_;
 };
 

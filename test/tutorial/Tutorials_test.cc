@@ -7,6 +7,7 @@
 #include "support/RawClient.h"
 #include "support/Text.h"
 #include "support/TutorialProgram.h"
+#include "util/UniqueFd.h"
 
 using server_test::HttpReply;
 using server_test::RawClient;
@@ -16,11 +17,6 @@ using tutorial_test::Program;
 namespace {
 
 constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: tutorial\r\n\r\n";
-
-// A port that was free a moment ago, for a program that does not say which one it got.
-uint16_t some_free_port() {
-  return test_support::port_of(test_support::listen_on_loopback().get());
-}
 
 }  // namespace
 
@@ -35,7 +31,9 @@ TEST(Tutorial00, SaysHello) {
 }
 
 TEST(Tutorial01, RepliesASecondLater) {
-  const uint16_t port = some_free_port();
+  // The program does not say which port it has got.
+  const workflow::UniqueFd kept = test_support::keep_port();
+  const uint16_t port = test_support::port_of(kept.get());
   Program program("tutorial-01-delayed_reply", {std::to_string(port)});
   ASSERT_TRUE(program.started());
   const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
