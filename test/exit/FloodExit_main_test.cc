@@ -244,8 +244,7 @@ class FloodExit : public testing::TestWithParam<const char*> {
          "FLOOD_EXIT_HTTP=" + number(http_.port()), "FLOOD_EXIT_HTTPS=" + number(https_.port()),
          "FLOOD_EXIT_SILENT=" + number(silent_.port()), "FLOOD_EXIT_UDP=" + number(udp_.port()),
          "FLOOD_EXIT_SILENT_UDP=" + number(silent_udp_.port()),
-         "FLOOD_EXIT_AUTHORITY=" + server_test::credentials().authority.file()},
-        std::chrono::seconds(3));
+         "FLOOD_EXIT_AUTHORITY=" + server_test::credentials().authority.file()});
     EXPECT_NE(output.find("0 missing, 0 too often, "), std::string::npos) << output;
   }
 

@@ -160,7 +160,7 @@ TEST(Curl, IsToldBeforeItSendsTooMuch) {
 TEST(Curl, HearsThatItSendsTooMuch) {
   const TempDir folder;
   put(folder.path("file"), pattern(8 * 1024 * 1024));
-  struct WFServerParams params = server_test::http_params();
+  struct WFServerParams params = server_test::patient_params();
   params.request_size_limit = 1024 * 1024;
   Origin origin(params);
   for (int i = 0; i < 10; i++) {

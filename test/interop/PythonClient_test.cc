@@ -72,7 +72,7 @@ for i in range(3):
 
 // It sends the whole body before it looks for an answer.
 TEST(PythonClient, HearsThatItSentTooMuch) {
-  struct WFServerParams params = server_test::http_params();
+  struct WFServerParams params = server_test::patient_params();
   params.request_size_limit = 1000;
   params.linger_size_limit = 16 * 1024 * 1024;
   Origin origin(params);

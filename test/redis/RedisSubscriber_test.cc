@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -238,7 +239,8 @@ TEST(RedisSubscriber, WithoutAWatchTimeoutSilenceIsNoFailure) {
     WORKFLOW_library_init(&settings);
     subscription = std::make_unique<Subscription>(server.url());
     subscription->task->start();
-    EXPECT_TRUE(eventually([&] { return subscription->count() + subscription->ends() > 0; }));
+    EXPECT_TRUE(
+        test_support::eventually([&] { return subscription->count() + subscription->ends() > 0; }));
   } while (subscription->count() == 0 && limit_ms < 30'000);
   settings.endpoint_params.response_timeout = 10000;
   WORKFLOW_library_init(&settings);

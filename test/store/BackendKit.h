@@ -194,7 +194,7 @@ class StorePlace {
   StoreServers& servers_;
   const std::string namespace_;
   int crashes_ = 0;
-  test_support::TempDir directory_;
+  test_support::FastDir directory_;
   std::atomic<bool> stop_{false};
   std::atomic<int> steps_{0};
   std::atomic<int> moves_{0};

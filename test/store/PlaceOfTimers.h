@@ -30,7 +30,7 @@ class PlaceOfTimers {
   std::string path() const { return directory_.path("timers"); }
 
  private:
-  test_support::TempDir directory_;
+  test_support::FastDir directory_;
   std::unique_ptr<redis_test::RedisServer> server_;
   std::string url_;
 };

@@ -5,8 +5,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -268,14 +272,32 @@ TEST_F(RedisStoreReplaced, ANewMasterThatMayDropTimersIsRefused) {
   EXPECT_EQ(names(*backend_), (std::vector<std::string>{"a", "b"}));
 }
 
+// How many connections the server has, also if it is stopped (proc(5), /proc/net/tcp: in each line
+// the second word is the local address, the fourth the state, of which 0A is LISTEN).
+size_t connections_of(const RedisServer& server) {
+  char port[8];
+  std::snprintf(port, sizeof port, ":%04X", static_cast<unsigned>(server.port()));
+  size_t count = 0;
+  std::ifstream lines("/proc/net/tcp");
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, local, remote, state;
+    words >> number >> local >> remote >> state;
+    count += local.ends_with(port) && state != "0A" ? 1 : 0;
+  }
+  return count;
+}
+
 // The master is replaced while the store connects.
 TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheOpeningDoesNotCount) {
   const int asked = sentinel_.asked;
   master_.signal(SIGSTOP);
+  const size_t connections = connections_of(master_);
   std::string message;
   int error = 0;
   std::thread client([&] { error = backend_->reopen(&message); });
-  EXPECT_TRUE(eventually([&] { return sentinel_.asked > asked; }));
+  EXPECT_TRUE(
+      eventually([&] { return sentinel_.asked > asked && connections_of(master_) > connections; }));
   // It has to be silent for so long that the silence means something.
   std::this_thread::sleep_for(milliseconds(2'500));
   replace_the_master();

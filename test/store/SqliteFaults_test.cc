@@ -141,12 +141,12 @@ bool SqliteFaults::play_with_fault(FaultVfs::Operation operation, int64_t count,
     }
     pass_time(clock, random);
   }
-  // The thread of the log may still have to make the sync that fails.
-  if (backend->reopen(&message) != 0 && backend->reopen(&message) != 0) {
-    ADD_FAILURE() << message;
-    return false;
+  std::string wrong = ledger.check(*backend);
+  // The thread of the log may have made the sync that fails after the last step.
+  if (!wrong.empty() && vfs.has_failed() && backend->reopen(&message) == 0) {
+    wrong = ledger.check(*backend);
   }
-  EXPECT_EQ(ledger.check(*backend), "");
+  EXPECT_EQ(wrong, "");
   backend.reset();
   const bool has_failed = vfs.has_failed();
   backend = open_backend(directory.path("timers"), options_of(clock), {}, &message);

@@ -18,7 +18,7 @@
 #include "workflow/WFTimerStore.h"
 
 using test_support::eventually;
-using test_support::TempDir;
+using test_support::FastDir;
 using tutorial_test::Demo;
 using tutorial_test::HttpReply;
 using tutorial_test::json;
@@ -48,7 +48,7 @@ class DemoStore : public testing::Test {
         .value_or(HttpReply());
   }
 
-  TempDir folder_;
+  FastDir folder_;
   std::string url_ = "sqlite:" + folder_.path("demo.db");
 };
 

@@ -24,8 +24,8 @@
 
 using test_support::count_of;
 using test_support::eventually;
+using test_support::FastDir;
 using test_support::run_program;
-using test_support::TempDir;
 using test_support::text_of;
 using tutorial_test::Program;
 
@@ -33,7 +33,7 @@ namespace {
 
 // The store that programs of a test share, in a folder of its own.
 struct StoreUrl {
-  TempDir folder;
+  FastDir folder;
   std::string file = folder.path("timers.db");
   std::string url = "sqlite:" + file;
 
@@ -119,7 +119,7 @@ TEST(Tutorial22, SaysWhyAStoreCannotBeOpened) {
 }
 
 TEST_P(Tutorial23, WorkersFinishWhatAKilledOneHasBegun) {
-  TempDir expired;
+  FastDir expired;
   // This worker takes an hour for each order, so it is at work when it is killed.
   Program killed("tutorial-23-order_expiry", {store_.url, "work", expired.path(""), "3600000"});
   ASSERT_TRUE(killed.prints("working\n"));
