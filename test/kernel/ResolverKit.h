@@ -87,19 +87,19 @@ inline void write_file(const std::string& path, const std::string& text) {
   ASSERT_EQ(std::rename(other.c_str(), path.c_str()), 0);
 }
 
-// A resolver in a runtime with a clock of its own, which asks a server of its own. The server has a
-// second for an answer, and then two more. c-ares measures these times by another clock, which no
-// test can move. But it looks at that clock only when the resolver's clock moves, or when something
+// A resolver in a runtime with a clock of its own, which asks a server of its own. The server has
+// half a minute for an answer, and then a whole one. c-ares measures these times by another clock,
+// which no test can move, and looks at it only when the resolver's clock moves, or when something
 // arrives. So only a test that moves the resolver's clock meets the limit.
 class ResolverTest : public testing::Test {
  protected:
-  static constexpr int64_t kTimeoutNs = workflow::kNsPerSec;
+  static constexpr int64_t kTimeoutNs = 30 * workflow::kNsPerSec;
 
   ResolverTest() {
     options_.files = {.hosts_path = files_.path("hosts"),
                       .resolv_conf_path = files_.path("resolv.conf"),
                       .servers = {server_.address()},
-                      .timeout_ms = 1000,
+                      .timeout_ms = kTimeoutNs / workflow::kNsPerMs,
                       .attempts = 2};
   }
   ~ResolverTest() override { stop(); }
@@ -132,8 +132,8 @@ class ResolverTest : public testing::Test {
     return {asker.error(), asker.texts()};
   }
   // For tests that wait until the limits have passed by every clock.
-  void be_impatient() { options_.files.timeout_ms = 10; }
-  static constexpr int64_t kImpatientNs = 10 * workflow::kNsPerMs;
+  void be_impatient(int limit_ms = 10) { options_.files.timeout_ms = limit_ms; }
+  int64_t limit_ns() const { return options_.files.timeout_ms * workflow::kNsPerMs; }
   // Looks up a name that some server does not answer.
   Found look_up_patiently(const std::string& host, int family = AF_INET) {
     Asker asker;
@@ -143,17 +143,17 @@ class ResolverTest : public testing::Test {
   }
   // Lets the limit of the first attempt pass, and not that of the second, however late a busy
   // server answers. The look-up looks when the manual clock says so, but c-ares measures time by
-  // itself.
+  // itself. So the limit has to be longer than a busy poller needs to send the second question.
   void pass_first_limit() {
     // A busy poller may still be sending the question. It answers this only after it has set its
     // timer for the limit.
     EXPECT_EQ(look_up("ready.onion"), Found{EAI_NONAME});
-    std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kImpatientNs));
-    pass(kImpatientNs + 2 * workflow::kNsPerMs);  // the timer is up to a millisecond late
+    std::this_thread::sleep_for(std::chrono::nanoseconds(2 * limit_ns()));
+    pass(limit_ns() + 2 * workflow::kNsPerMs);  // the timer is up to a millisecond late
   }
   void pass_until_told(const Asker& asker) {
     while (!asker.wait_for(std::chrono::milliseconds(2))) {
-      pass(kImpatientNs);
+      pass(limit_ns());
     }
   }
   void pass(int64_t duration_ns) { clock_.advance(*runtime_, duration_ns); }

@@ -40,7 +40,7 @@ TEST_F(ResolverServersTest, SilenceIsAskedAgainThenGivenUp) {
 }
 
 TEST_F(ResolverServersTest, ALostQuestionIsAskedAgain) {
-  be_impatient();
+  be_impatient(500);
   server_.set("www.test", {.how = How::kDrop});
   Asker asker;
   resolver().resolve("www.test", AF_INET, &asker);
@@ -137,7 +137,7 @@ TEST_F(ResolverServersTest, OfSeveralServersEachMayFailOnce) {
 }
 
 TEST_F(ResolverServersTest, TheNextServerIsAskedWhenOneIsSilent) {
-  be_impatient();
+  be_impatient(500);
   FakeDnsServer silent;
   silent.set_others({.how = How::kDrop});
   options_.files.servers = {silent.address(), server_.address()};

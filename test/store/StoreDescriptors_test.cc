@@ -74,9 +74,12 @@ TEST_P(StoreDescriptors, AnAlarmThatCannotBeSetKeepsNoProcessorBusy) {
     const NoDescriptors none;
     ASSERT_TRUE(store->schedule({"later", hours(1), "kind"}).ok());
     const double before = processor_seconds();
+    const auto began = std::chrono::steady_clock::now();
     // What is measured is what the process does in some time.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    EXPECT_LT(processor_seconds() - before, 0.2);
+    const double spent = processor_seconds() - before;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
+    EXPECT_LT(spent, 0.4 * passed.count());
     ASSERT_TRUE(store->schedule({"now", seconds(0), "kind"}).ok());
     EXPECT_TRUE(runs.wait_for(1));
   }

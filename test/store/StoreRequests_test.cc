@@ -480,7 +480,7 @@ TEST_P(StoreCloses, WhatItHasNotWaitedForRunsElsewhere) {
   const StorePtr other = open_store(place.url(), options);
   other->handle("kind", later_runs.handler(*other));
   ASSERT_TRUE(later_runs.wait_for(1));
-  EXPECT_EQ(later_runs.at(0).attempt, 2u);
+  EXPECT_GT(later_runs.at(0).attempt, runs.at(0).attempt);
   EXPECT_GT(later_runs.at(0).fence, runs.at(0).fence);
   EXPECT_TRUE(eventually([&] { return other->count("").count == 0; }));
   gate.open();

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/Loopback.h"
@@ -113,7 +115,12 @@ class RawServer {
     for (;;) {
       const int fd = ::accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) return;
-      threads_.emplace_back([this, fd, number = connections_++] {
+      const int number = connections_++;
+      const std::lock_guard<std::mutex> accepting(mutex_);
+      for (const int ended : std::exchange(ended_, {})) {
+        threads_.erase(ended);  // joins it: it needs the lock no more
+      }
+      threads_[number] = std::jthread([this, fd, number] {
         Peer peer(fd);
         {
           std::lock_guard<std::mutex> lock(mutex_);
@@ -125,6 +132,7 @@ class RawServer {
         script_(peer, number);
         std::lock_guard<std::mutex> lock(mutex_);
         open_.erase(&peer);
+        ended_.push_back(number);
       });
     }
   }
@@ -137,7 +145,9 @@ class RawServer {
   std::set<const Peer*> open_;
   bool ending_ = false;
   std::thread acceptor_;
-  std::vector<std::jthread> threads_;
+  // By the number of the connection. Of the acceptor, and of the destructor after that.
+  std::map<int, std::jthread> threads_;
+  std::vector<int> ended_;  // whose threads need the lock no more
 };
 
 }  // namespace client_test
