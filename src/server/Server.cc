@@ -291,8 +291,8 @@ int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
 }
 
 void Server::shut_down() {
-  Listener* listener = nullptr;
-  bool is_closing = false;
+  Listener* listener = nullptr;  // which is still to be deleted
+  bool had_listener = false;
   Ref<DatagramPort> port;
   {
     MutexLock lock(mutex_);
@@ -302,9 +302,12 @@ void Server::shut_down() {
     }
     shutting_down_++;
     listener = std::exchange(listener_, nullptr);
-    // Without a pause after that: what is accepted from here on is closed, although another process
+    had_listener = listener != nullptr;
+    // Under the same lock: what it accepts from here on is closed at once, although another process
     // that has the socket could serve it.
-    is_closing = listener && listener->close();
+    if (listener && listener->close()) {
+      listener = nullptr;  // it deletes itself
+    }
     port = Ref(port_);
   }
   if (port) {
@@ -312,10 +315,10 @@ void Server::shut_down() {
     port = nullptr;  // while the server cannot be freed yet
   }
   if (listener) {
-    if (!is_closing) {
-      delete listener;
-      listener_closed();
-    }
+    delete listener;
+    listener_closed();
+  }
+  if (had_listener) {
     for_each_open([](ServerConnection* connection) { connection->shut_down(); });
   }
   MutexLock lock(mutex_);

@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <fstream>
 #include <memory>
+#include <string>
 
 #include "interop/Curl.h"
 #include "interop/Origin.h"
 #include "interop/Servers.h"
 #include "support/Fetch.h"
+#include "support/Loopback.h"
 #include "support/TutorialProgram.h"
+#include "util/UniqueFd.h"
 #include "workflow/WFGlobal.h"
 
 // Proxies that a client is configured to use: tinyproxy for our client, the proxy of the tutorials
@@ -35,20 +39,23 @@ class Tinyproxy {
  public:
   explicit Tinyproxy(const std::string& more = "") {
     std::ofstream(folder_.path("conf"))
-        << "Port " << kept_.port() << "\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\n"
+        << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\n"
         << "LogLevel Error\nLogFile \"" << folder_.path("log") << "\"\n"
         << more;
     program_ = std::make_unique<Program>(
         "tinyproxy", std::vector<std::string>{"-d", "-c", folder_.path("conf")});
     // It says nothing when it listens.
-    EXPECT_TRUE(server_test::eventually(
-        [this] { return server_test::RawClient(kept_.port()).connected(); }));
+    EXPECT_TRUE(
+        server_test::eventually([this] { return server_test::RawClient(port_).connected(); }));
   }
 
-  std::string url(const std::string& user = "") const { return "http://" + user + kept_.address(); }
+  std::string url(const std::string& user = "") const {
+    return "http://" + user + "127.0.0.1:" + std::to_string(port_);
+  }
 
  private:
-  const LocalSocket kept_{LocalSocket::Use::kKeepsPort};
+  const workflow::UniqueFd kept_ = test_support::keep_port();
+  const uint16_t port_ = test_support::port_of(kept_.get());
   const test_support::TempDir folder_;
   std::unique_ptr<Program> program_;
 };

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,16 +21,12 @@ namespace interop_test {
 
 using test_support::Program;
 
-// A socket on a free port of 127.0.0.1. Listening, it is for a program to inherit: nothing sent to
-// it is refused while the program starts. For a program that binds the port itself see keep_port().
+// A socket that listens on a free port of 127.0.0.1, for a program to inherit: nothing sent to it
+// is refused while the program starts.
 class LocalSocket {
  public:
-  enum class Use { kListens, kKeepsPort };
-
-  explicit LocalSocket(Use use = Use::kListens) : fd_(test_support::keep_port()) {
-    if (use == Use::kListens) {
-      ::listen(fd_.get(), 511);
-    }
+  LocalSocket() : fd_(test_support::keep_port()) {
+    ::listen(fd_.get(), 511);
     port_ = test_support::port_of(fd_.get());
   }
 

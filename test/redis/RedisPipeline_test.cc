@@ -227,6 +227,8 @@ TEST(RedisPipeline, AnIdleConnectionIsKept) {
     if (first.state == WFT_STATE_SUCCESS && second.state == WFT_STATE_SUCCESS) break;
     EXPECT_TRUE(first.error == ETIMEDOUT || second.error == ETIMEDOUT);
   }
+  EXPECT_EQ(first.state, WFT_STATE_SUCCESS);
+  EXPECT_EQ(second.state, WFT_STATE_SUCCESS);
   EXPECT_EQ(second.value.int_value(), first.value.int_value());
 }
 

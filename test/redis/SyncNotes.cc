@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -34,6 +35,15 @@ static std::string path_of(int file) {
   return {path, length < 0 ? 0 : static_cast<size_t>(length)};
 }
 
+// When the file was written last, by CLOCK_MONOTONIC.
+static int64_t written_ns(const struct stat& found) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const timespec& then = found.st_mtim;
+  return now_ns() - (int64_t{now.tv_sec} - then.tv_sec) * 1'000'000'000 -
+         (now.tv_nsec - then.tv_nsec);
+}
+
 // `found` is what the file was when its sync began. A sync without a note counts for nothing.
 static void note(int file, const struct stat& found, int64_t began_ns) {
   static const char* const limit = std::getenv("SYNCS_NOTED");
@@ -56,7 +66,8 @@ static void note(int file, const struct stat& found, int64_t began_ns) {
 static int sync_by(long call, int file) {
   struct stat found {};
   const bool is_file = fstat(file, &found) == 0 && S_ISREG(found.st_mode);
-  const int64_t began_ns = now_ns();
+  // While a sync waits for its thread the server writes nothing to the file.
+  const int64_t began_ns = is_file ? std::min(now_ns(), written_ns(found)) : 0;
   if (syscall(call, file) != 0) return -1;
   if (is_file) {
     note(file, found, began_ns);

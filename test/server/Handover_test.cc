@@ -119,9 +119,9 @@ void keep_asking(uint16_t port, bool keeps, Counts& counts) {
       counts.refused += !client.connected();
     }
     if (ask(client, keeps ? kKept : kOnce, counts)) continue;
-    // While it closes its listener a server that stops may take the next one, too.
+    // A server that stops may also take the connection that it accepts at this moment.
     bool answered = false;
-    for (int tries = 0; tries < 5 && !answered; tries++) {
+    for (int tries = 0; tries < 2 && !answered; tries++) {
       counts.repeated++;
       client = RawClient(port);
       counts.refused += !client.connected();

@@ -247,7 +247,7 @@ TEST(ServerStart, StartedTwice) {
 }
 
 TEST(ServerStart, AgainAfterStopOnTheSamePort) {
-  // Or other programs may take the port while it is stopped.
+  // Keeps other programs from taking the port while the server is stopped.
   const workflow::UniqueFd kept = test_support::keep_port();
   const uint16_t port = port_of(kept.get());
   WFHttpServer server(echo);

@@ -368,8 +368,8 @@ class KillLedger : public LedgerNotes {
           return text_of(timer) + " has had the fence " + std::to_string(start.fence) + " twice";
         }
         if (before != nullptr && !rules().undoes_runs) {
-          // If the clock was set meanwhile, a run that begins late may come after the one that has
-          // taken its lease.
+          // A run may begin so late that, after the clock was set, the next run of the timer has
+          // begun before it.
           if (start.now_us < before->now_us && !is_lease_over(*before, start)) {
             return text_of(timer) + " has had a smaller fence in a later run";
           }

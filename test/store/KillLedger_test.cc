@@ -230,6 +230,12 @@ TEST(KillLedger, ALeaseLastsByTheClockThatWasSet) {
   EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 999999\n"), during);
   EXPECT_EQ(check(kTruth + stored + runs + "c 3000000 3000001 1000000\n"), "");
   EXPECT_EQ(check(kTruth + stored + runs + "c 1000000 1000001 1000000\n"), during);
+  // It was set back before the first one began, which knows by the new clock how long it has left.
+  const std::string back =
+      "s x 20 100 2000000 30 1000000 0 3600900000\n"
+      "s x 20 100 3000000 31 1000000 0 2900000\n";
+  const std::string set = "c 100000 100001 3600000000\nc 1000000 1000001 0\n";
+  EXPECT_EQ(check(kTruth + stored + back + set), "");
   // The first one begins late: it was given before the clock was set, and the other one after it.
   const std::string late =
       "s x 20 100 2000000 30 3000000 0 900000\n"

@@ -133,12 +133,12 @@ class LedgerDates {
   // A move may be answered before the run under way writes that it has begun. So it counts if it
   // was answered when the date of the run had come.
   bool may_be_moved_back(const Series& series, const Start& start) const {
-    return std::any_of(series.moves.begin(), series.moves.end(),
-                       [this, &start](const Request* move) {
-                         return move->due_us <= start.due_us &&
-                                (!move->is_answered() ||
-                                 notes_.events().clock_at(move->told_us).second >= start.due_us);
-                       });
+    return std::any_of(
+        series.moves.begin(), series.moves.end(), [this, &start](const Request* move) {
+          return move->due_us <= start.due_us &&
+                 (!move->is_answered() ||
+                  notes_.events().clock_of_answer(move->told_us).second >= start.due_us);
+        });
   }
 
   // A timer that was moved while it ran has a successor for the new time. If its run has to be

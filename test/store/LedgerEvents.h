@@ -63,9 +63,9 @@ class LedgerEvents {
     return processes;
   }
 
-  // What the clock of the store showed at that time, as a process has it whose run began.
-  // `shown_us` is what it showed when the run was given to the process, by the run's own words.
-  // That may have been a while before, and so decides which setting counts. 0: it is not known.
+  // What the clock of the store would show, at least and at most, at `us`, the time of the machine
+  // at which a run began, by the setting under which the run was given to its process. `shown_us`
+  // is what that clock showed then, as the run says; 0: the run does not say.
   std::pair<int64_t, int64_t> clock_of_run(int64_t us, int64_t shown_us) const {
     if (shown_us == 0) return clock_at(us);
     int64_t nearest = 0;
@@ -83,23 +83,14 @@ class LedgerEvents {
   }
   // What the clock of the store may have shown, at least and at most, when something was done that
   // a process has written down at that time.
-  std::pair<int64_t, int64_t> clock_at(int64_t us) const {
-    int64_t least = INT64_MAX;
-    int64_t most = INT64_MIN;
-    for (size_t i = 0; i <= settings_.size(); i++) {
-      const auto [begin, end] = times_of(i);
-      if (begin > us + kSlackUs || end < us - kSlackUs) continue;
-      const int64_t ahead = ahead_of(i);
-      least = std::min(least, us + ahead);
-      most = std::max(most, us + ahead);
-    }
-    return {least, most};
-  }
+  std::pair<int64_t, int64_t> clock_at(int64_t us) const { return clock_at(us, kSlackUs); }
+  // The same of an answer, which a busy process may write down long after it was decided.
+  std::pair<int64_t, int64_t> clock_of_answer(int64_t us) const { return clock_at(us, kLatestUs); }
 
  private:
   // As late as that, or as early, a process may look at the clock of the store.
   static constexpr int64_t kSlackUs = 500'000;
-  // As long as that before it begins, a run may have been given to a process.
+  // A run may begin so long after it was given to its process.
   static constexpr int64_t kLatestUs = 10'000'000;
 
   struct Loss {
@@ -118,6 +109,19 @@ class LedgerEvents {
             i == settings_.size() ? INT64_MAX : settings_[i].after_us};
   }
   int64_t ahead_of(size_t i) const { return i == 0 ? 0 : settings_[i - 1].ahead_us; }
+  // Of what was done at most `before_us` before that.
+  std::pair<int64_t, int64_t> clock_at(int64_t us, int64_t before_us) const {
+    int64_t least = INT64_MAX;
+    int64_t most = INT64_MIN;
+    for (size_t i = 0; i <= settings_.size(); i++) {
+      const auto [begin, end] = times_of(i);
+      if (begin > us + kSlackUs || end < us - before_us) continue;
+      const int64_t ahead = ahead_of(i);
+      least = std::min(least, us + ahead);
+      most = std::max(most, us + ahead);
+    }
+    return {least, most};
+  }
 
   std::map<uint64_t, Loss> losses_;
   std::vector<Setting> settings_;

@@ -41,7 +41,8 @@ namespace store_test {
 // carried out is worth, as WFStoreReceipt says it, or "-". Times are microseconds: DUE by the clock
 // of the store, NOW by that of the machine. LEFT is how long the lease of the run lasts at least.
 // AGAIN is 1 if the run is going to ask for another run, which no acknowledgement follows, and 2 if
-// it is going to give up.
+// it is going to give up. SHOWN is what the clock of the store showed when the run was given to its
+// process; it may be missing.
 class LedgerNotes {
  public:
   // Checks the rules of a ledger in turn. Returns the first thing that is wrong; empty: nothing.
@@ -220,9 +221,11 @@ class LedgerNotes {
            events_.is_forgotten(start.process, start.now_us, later.process) ||
            is_lease_over(start, later);
   }
-  // The same by the clock of the store alone.
+  // The same by the clock of the store alone. A process may know by the clock that the run was
+  // given by, or by that of NOW, how long the lease lasts.
   bool is_lease_over(const Start& start, const Start& later) const {
-    return clock_of(later).second >= clock_of(start).first + start.left_us;
+    const int64_t least_us = std::min(clock_of(start).first, events_.clock_at(start.now_us).first);
+    return clock_of(later).second >= least_us + start.left_us;
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <ios>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,18 +137,33 @@ class LedgerRounds {
     return count;
   }
 
-  // How many of them had begun in one process when the n-th one of the others did there. Nothing if
-  // so many of the others have not begun.
-  std::optional<size_t> starts_before(size_t n, const std::string& others, const std::string& name,
-                                      size_t process) const {
-    size_t count = 0;
-    std::ifstream lines(notes_[process]);
-    for (std::string line; std::getline(lines, line);) {
-      count += line.starts_with("s " + name) ? 1 : 0;
-      n -= line.starts_with("s " + others) ? 1 : 0;
-      if (n == 0) return count;
+  // How many runs of timers whose names begin with `name` had begun when a process, the first of
+  // all, had begun the n-th one of those with `others`. Nothing if none has begun so many.
+  std::optional<size_t> starts_before(size_t n, const std::string& others,
+                                      const std::string& name) const {
+    std::vector<int64_t> starts;
+    std::optional<int64_t> first_us;
+    for (const std::string& file : notes_) {
+      size_t count = 0;
+      std::ifstream lines(file);
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string mark, timer;
+        uint64_t number = 0;
+        int64_t due_us = 0;
+        int64_t now_us = 0;
+        words >> mark >> timer >> number >> due_us >> now_us;
+        if (mark != "s") continue;
+        if (timer.starts_with(name)) {
+          starts.push_back(now_us);
+        } else if (timer.starts_with(others) && ++count == n) {
+          first_us = std::min(first_us.value_or(now_us), now_us);
+        }
+      }
     }
-    return std::nullopt;
+    if (!first_us) return std::nullopt;
+    return static_cast<size_t>(
+        std::count_if(starts.begin(), starts.end(), [&](int64_t us) { return us < *first_us; }));
   }
   // Whether a process has asked for something and was not answered yet.
   bool has_asked(size_t process) const {

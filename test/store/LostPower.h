@@ -49,8 +49,8 @@ inline std::vector<std::string> files_of_the_log(const redis_test::RedisServer& 
   return files;
 }
 
-// Whether the server syncs its log each second, as it should: the last sync began so short a time
-// ago. What the last loss of power has left counts as synced then.
+// Whether the server syncs its log each second, as it should: what the last sync has found was
+// written so short a time ago. What the last loss of power has left counts as synced then.
 inline bool is_synced_each_second(const redis_test::RedisServer& server) {
   int64_t began_ns = 0;
   for (const std::string& file : files_of_the_log(server)) {

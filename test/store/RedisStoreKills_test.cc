@@ -508,7 +508,7 @@ TEST(RedisStoreReceipts, WhatAReplicaHasSurvivesKillsOfAMasterOfACluster) {
   expect_replicas_lost_nothing(url, users, kills.back().before);
 }
 
-// The first kill waits until there were answers for so long that some are old enough. Each one
+// The first kill waits until 2.5 s after the first answers, so that some are old enough. Each kill
 // waits until the server has come to sync in time, which a busy machine may keep it from.
 TEST(RedisStoreReceipts, OnlyTheLastTwoSecondsAreLostWhenSyncedEverySecond) {
   RedisServer server({.arguments = {"--appendonly", "yes", "--appendfsync", "everysec"},

@@ -98,7 +98,7 @@ TEST(RedisStoreSentinel, TheLatestChangeCounts) {
   third.epoch = 3;
   fourth.name(present);
   fourth.epoch = 4;
-  // Most of them are waited for: three, so that one of those is among them that know the change.
+  // The store waits for three of four, so for at least one of the two that know the change.
   const auto backend = open_backend(url_of_sentinels(
       first.address() + "," + second.address() + "," + third.address() + "," + fourth.address()));
   ask(*backend, timer("a", kNeverUs));

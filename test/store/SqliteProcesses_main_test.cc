@@ -174,10 +174,10 @@ void change_each(workflow::StoreBackend& backend) {
   }
 }
 
-// Commits as often as it can while the file STORE_STOP is missing. Says how many commits others
-// have made between its requests and its own commits, and how many of them came while more than a
-// few went first. What others do while the system lets this process wait between two requests does
-// not count.
+// Commits as often as it can while the file STORE_STOP is missing. Says how many timers all have
+// stored from its first turn to its last one, how many turns it had, and in how many of these more
+// than a few others went first. What others do while the system lets this process wait between two
+// requests does not count.
 void take_turns() {
   constexpr int64_t kFew = 8;  // two of each of the others, and some more
   struct Turn {

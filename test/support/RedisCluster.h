@@ -112,16 +112,18 @@ class RedisCluster {
     const std::string number = std::to_string(slot);
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]});
     tell_until_ok(from, {"CLUSTER", "SETSLOT", number, "MIGRATING", ids_[to]});
-    for (;;) {
+    std::string answer;
+    EXPECT_TRUE(test_support::eventually([&] {
       // One at a time, so that there is something in between to be met.
       const auto keys = run(nodes_[from].url(), {"CLUSTER", "GETKEYSINSLOT", number, "1"}).value;
-      if (!keys.is_array()) {
-        continue;  // a busy node has not answered: it may still hold keys, and would refuse to part
-      }
-      if (keys.arr_size() == 0) break;
-      run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
-                               keys[0].string_value(), "0", "5000", "REPLACE"});
-    }
+      if (!keys.is_array()) return false;  // a busy node, which may still hold keys
+      if (keys.arr_size() == 0) return true;
+      // REPLACE: an attempt without an answer may have stored the key.
+      answer = run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
+                                        keys[0].string_value(), "0", "5000", "REPLACE"})
+                   .text;
+      return false;
+    })) << answer;
     // The new owner first: it gets the highest epoch, by which all nodes know who is right.
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     for (size_t i = 0; i < masters_; i++) {

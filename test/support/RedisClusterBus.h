@@ -20,8 +20,9 @@
 namespace redis_test {
 
 // Finds out whether the nodes of a Cluster have read what they have sent each other so far. What a
-// client publishes at one node goes to the others the same way as their own messages, and behind
-// them.
+// client publishes at a node goes to the others on the connections that this node has made to them,
+// behind its own messages. Its answers to their pings take the other connections, so only a second
+// flush() shows that they were read.
 class RedisClusterBus {
  public:
   explicit RedisClusterBus(std::vector<std::string> urls) : urls_(std::move(urls)) {
@@ -30,7 +31,8 @@ class RedisClusterBus {
     }
   }
 
-  // Waits until each node has read all that the others had sent to it before this was called.
+  // Waits until each node has read what the others had sent on connections of their own before this
+  // was called.
   bool flush() {
     const std::string text = std::to_string(++number_);
     return test_support::eventually([&] {

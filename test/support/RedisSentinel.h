@@ -30,15 +30,18 @@ inline RedisServer::Options replica_of(const RedisServer& master) {
           .tls = master.tls()};
 }
 
+// A silence of a master that no test lives to see.
+inline constexpr std::chrono::milliseconds kNever = std::chrono::hours(1);
+
 // Decides alone if the quorum is 1. It takes no master for dead before miss_master_after(): a busy
 // one may be silent for a while.
 inline RedisServer::Options sentinel_of(const RedisServer& master, int quorum = 1) {
-  return {.on = RedisServer::On::kSentinel,
-          .tls = master.tls(),
-          .configuration = "sentinel monitor main 127.0.0.1 " + std::to_string(master.port()) +
-                           " " + std::to_string(quorum) +
-                           "\nsentinel down-after-milliseconds main 3600000" +
-                           "\nsentinel failover-timeout main 2000\n"};
+  return {
+      .on = RedisServer::On::kSentinel,
+      .tls = master.tls(),
+      .configuration = "sentinel monitor main 127.0.0.1 " + std::to_string(master.port()) + " " +
+                       std::to_string(quorum) + "\nsentinel down-after-milliseconds main " +
+                       std::to_string(kNever.count()) + "\nsentinel failover-timeout main 2000\n"};
 }
 
 // From now on the Sentinel replaces a master that is silent for so long.
@@ -154,7 +157,6 @@ class Sentinels {
   using Clock = std::chrono::steady_clock;
 
   static constexpr size_t kCount = 3;
-  static constexpr std::chrono::milliseconds kNever = std::chrono::hours(1);
 
   // What a Sentinel says of the master: names and values.
   using Fields = std::map<std::string, std::string>;

@@ -111,6 +111,8 @@ class RedisServer {
   bool try_to_start() {
     if (is_on_tcp() && !port_.valid()) {
       port_ = test_support::keep_port();
+    }
+    if (options_.on == On::kCluster && !bus_port_.valid()) {
       bus_port_ = test_support::keep_port();
     }
     const std::string port = std::to_string(this->port());

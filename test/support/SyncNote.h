@@ -8,7 +8,7 @@ namespace redis_test {
 // name with kSyncNoteEnding behind it.
 struct SyncNote {
   int64_t bytes = 0;     // how many the file had when the last sync that is noted began
-  int64_t began_ns = 0;  // when that was, by CLOCK_MONOTONIC
+  int64_t began_ns = 0;  // when it was written last before that, by CLOCK_MONOTONIC
   int64_t syncs = 0;     // all that have succeeded, also those that are not noted
 };
 
