@@ -165,6 +165,7 @@ void StoreAlarms::wake() {
     check_times();
     set();  // here, too, because the thread may be busy for long with the store
   } catch (const std::bad_alloc&) {
+    set_all_again();
     alarm_lost();
   }
 }

@@ -232,6 +232,7 @@ void StoreEngine::run() {
     }
     gather();
     busy_ = false;
+    turns_++;
     progress_.notify_all();
   }
 }
@@ -492,11 +493,14 @@ void StoreEngine::reopen() {
 }
 
 void StoreEngine::fail_calls(int error, const std::string& message) {
+  size_t left = SIZE_MAX;
   for (;;) {
     std::shared_ptr<StoreCall> call;
     {
       MutexLock lock(mutex_);
-      if (calls_.empty()) break;
+      // Whoever asks again at once is answered next time: this thread has leases to look after.
+      left = std::min(left, calls_.size());
+      if (left-- == 0) break;
       call = std::move(calls_.front());
       calls_.pop_front();
     }
@@ -549,13 +553,13 @@ bool StoreEngine::stop(int64_t limit_ns) {
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
   MutexLock lock(mutex_);
   runs_.refuse();
-  const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
-    return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
+  // A claim that is under way may still begin runs, and these may ask for more. After that nothing
+  // more is accepted, however many ask. The thread carries out what is left.
+  const uint64_t last_claim = turns_ + (busy_ ? 1 : 0);
+  const auto may_begin_runs = [&]() WF_REQUIRES(mutex_) {
+    return !stopped_ && !failed_ && turns_ < last_claim;
   };
-  while (runs_.live() + reports_ > own || thread_has_to_do()) {
-    if (failed_ && runs_.live() + reports_ <= own) {
-      break;  // the thread answers what is left
-    }
+  while (runs_.live() + reports_ > own || may_begin_runs()) {
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;
   }
   closed_ = true;

@@ -192,6 +192,7 @@ class StoreEngine final : public Service,
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
   bool closed_ WF_GUARDED_BY(mutex_) = false;  // takes no more requests
   bool busy_ WF_GUARDED_BY(mutex_) = false;    // the thread carries out a group
+  uint64_t turns_ WF_GUARDED_BY(mutex_) = 0;   // in which it has done so
   // The store has failed. The thread opens it again when reopen_ is set. The delay is the pause
   // before that, after a first try at once; it is 0 while everything works.
   bool failed_ WF_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -460,6 +461,96 @@ TEST(StoreRequests, CloseHasALimit) {
   // What it did is not acknowledged: its lease goes on.
   EXPECT_EQ(other->list("").timers.at(0).stage, WFStoreStage::kRunning);
   EXPECT_TRUE(store->close());
+}
+
+// Lets groups that store timers pass one by one.
+class Turnstile {
+ public:
+  void let_one_pass() {
+    const std::lock_guard lock(mutex_);
+    passes_++;
+    changed_.notify_all();
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    came_++;
+    changed_.wait(lock, [this] { return is_open_ || passes_ > 0; });
+    passes_--;
+  }
+  int came() {
+    const std::lock_guard lock(mutex_);
+    return came_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+  int passes_ = 0;
+  int came_ = 0;
+};
+
+class TurnstileBackend final : public store_test::BackendAround {
+ public:
+  TurnstileBackend(std::unique_ptr<workflow::StoreBackend> backend, Turnstile& turnstile)
+      : BackendAround(std::move(backend)), turnstile_(turnstile) {}
+
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    const auto stores = [](const workflow::StoreRequest* request) {
+      return std::holds_alternative<workflow::ScheduleRequest>(request->what);
+    };
+    if (std::any_of(requests.begin(), requests.end(), stores)) {
+      turnstile_.pass();
+    }
+    return backend_->execute(requests);
+  }
+
+ private:
+  Turnstile& turnstile_;
+};
+
+// While a group is carried out, somebody asks for the next thing. So there is always work.
+TEST(StoreRequests, CloseEndsAlthoughThereIsAlwaysWork) {
+  Turnstile turnstile;
+  const StorePtr store = store_test::open_wrapped(
+      fresh_url(), {},
+      [&turnstile](std::unique_ptr<workflow::StoreBackend> backend,
+                   const workflow::StoreBackendOptions&) {
+        return std::make_unique<TurnstileBackend>(std::move(backend), turnstile);
+      });
+  std::atomic<bool> refused{false};
+  Tally answered;
+  size_t asked = 0;
+  const auto ask = [&] {
+    asked++;
+    store
+        ->create_schedule_task({"a", hours(1), "kind"},
+                               [&](WFStoreTask* task) {
+                                 refused = refused || task->result().error == ESHUTDOWN;
+                                 answered.add();
+                               })
+        ->start();
+  };
+  ask();
+  ASSERT_TRUE(eventually([&] { return turnstile.came() == 1; }));
+  bool closed = false;
+  Background closing([&] { closed = store->close(seconds(-1)); });
+  EXPECT_TRUE(eventually([&] {
+    const int came = turnstile.came();
+    ask();
+    turnstile.let_one_pass();
+    EXPECT_TRUE(eventually([&] { return refused || turnstile.came() > came; }));
+    return refused.load();
+  }));
+  turnstile.open();
+  ASSERT_TRUE(closing.done());
+  EXPECT_TRUE(closed);
+  EXPECT_TRUE(answered.wait_for(asked));
 }
 
 class StoreCloses : public testing::TestWithParam<const char*> {};
