@@ -77,7 +77,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
   }
 
-  // For WFHttpStream::begin(). May throw std::bad_alloc.
+  // For WFHttpStream::begin().
   std::shared_ptr<workflow::ReplyStream> begin_stream(bool of_events) {
     if (this->state != WFT_STATE_TOREPLY || is_streaming()) {
       errno = EALREADY;
@@ -92,9 +92,14 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       return nullptr;
     }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
-    const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
-    const Reply reply = {form.keep_alive, this->send_timeout_, this->keep_alive_timeout_};
-    auto stream = open_stream(form, of_events, reply);
+    std::shared_ptr<workflow::ReplyStream> stream;
+    try {
+      const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
+      const Reply reply = {form.keep_alive, this->send_timeout_, this->keep_alive_timeout_};
+      stream = open_stream(form, of_events, reply);
+    } catch (const std::bad_alloc &) {
+      errno = ENOMEM;
+    }
     if (!stream) give_up(errno);  // the response was changed for the stream
     return stream;
   }

@@ -41,12 +41,7 @@ WFHttpStream WFHttpStream::open(WFHttpTask* task, bool of_events) {
     errno = EINVAL;
     return WFHttpStream();
   }
-  try {
-    return WFHttpStream(server_task->begin_stream(of_events));
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return WFHttpStream();
-  }
+  return WFHttpStream(server_task->begin_stream(of_events));
 }
 
 WFHttpStream WFHttpStream::begin(WFHttpTask* task) {
