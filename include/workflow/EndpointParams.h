@@ -8,12 +8,15 @@ enum TransportType { TT_TCP, TT_UDP, TT_SCTP, TT_TCP_SSL, TT_SCTP_SSL };
 
 // The settings of a client for one endpoint (an address and a port). An aggregate to copy and
 // change; its defaults are ENDPOINT_PARAMS_DEFAULT. Times are in milliseconds. A negative time
-// means unlimited. When a time has passed, the task ends with SYS_ERROR/ETIMEDOUT.
+// means unlimited. A time that has passed ends the task with SYS_ERROR/ETIMEDOUT, unless another
+// try follows.
 //
 // While there are max_connections connections to the endpoint, further requests wait in line.
-// connect_timeout limits that wait, and then each attempt to connect to one address.
-// ssl_connect_timeout limits a TLS handshake. response_timeout limits the wait for the first byte
-// of the response, and the time between two reads of it.
+// connect_timeout limits that wait. It also limits each attempt to connect to one address, with the
+// tunnel through a proxy, and ssl_connect_timeout limits the TLS handshake after it. If an attempt
+// or a handshake takes too long, the host's next address is tried, and after the last address
+// `retry_max` counts. response_timeout limits the wait for the first byte of the response, and the
+// time between two reads of it.
 struct EndpointParams {
   int address_family = AF_UNSPEC;
   size_t max_connections = 200;

@@ -62,7 +62,8 @@ class Executor {
   void deinit();
 
   // Adds one thread, or removes one as soon as one is idle. Returns 0, or -1 with errno: EINVAL
-  // without init() or for the last thread, EAGAIN if the system refuses.
+  // before init() or for the last thread, EAGAIN if the system refuses, ECANCELED after deinit() or
+  // if the library has stopped.
   int increase_thread();
   int decrease_thread();
 

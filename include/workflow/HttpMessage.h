@@ -100,6 +100,7 @@ class HttpMessage : public ProtocolMessage {
   }
 
   size_t get_output_body_size() const;
+  // Returns how many blocks it has stored in `buf` and `size`: all of them, but at most `max`.
   size_t get_output_body_blocks(const void *buf[], size_t size[], size_t max) const;
   // `*size` is the size of the buffer on entry and the length of the body on return. False with
   // ENOSPC if the buffer is too small.

@@ -4,9 +4,11 @@
 #include <mutex>
 #include <utility>
 
-// A connection as users see it. It holds a context of the user, which lives as long as the
-// connection, or until it is replaced. Thread-safe. The deleter, which may be null, is called with
-// the context when the context is replaced or the connection is destroyed.
+// A connection as users see it. It holds one pointer of the user, the context. The deleter that was
+// given with a context, and may be null, is called with it when it is replaced, on the thread that
+// replaces it, and when the connection is destroyed, on any thread. Without a deleter the user
+// frees the context. Thread-safe; but a pointer from get_context() may be freed as soon as another
+// thread replaces the context.
 class WFConnection {
  public:
   void *get_context() const {

@@ -176,7 +176,8 @@ inline auto hold(const std::string &guard) {
 }
 
 // Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS the coroutine must
-// give the resource back once, by pool.post() or a WFPostResource.
+// give the resource back once, by pool.post() or a WFPostResource. If the coroutine is dropped
+// before it goes on with the resource, the library posts it.
 inline auto take(WFResourcePool &pool) {
   return workflow::co_take(pool);
 }
@@ -275,7 +276,8 @@ inline WFCoStream event_stream(WFHttpTask *request) {
 
 }  // namespace wf
 
-// Releases a guard at the end of a block, also of a coroutine that is dropped.
+// Releases a guard when it is destroyed: at the end of its block, or with a coroutine that is
+// dropped.
 class [[nodiscard]] WFReleaseGuard {
  public:
   explicit WFReleaseGuard(std::string guard) : guard_(std::move(guard)) {}
@@ -289,7 +291,8 @@ class [[nodiscard]] WFReleaseGuard {
   const std::string guard_;
 };
 
-// Gives a resource back to its pool at the end of a block.
+// Gives a resource back to its pool when it is destroyed: at the end of its block, or with a
+// coroutine that is dropped.
 class [[nodiscard]] WFPostResource {
  public:
   WFPostResource(WFResourcePool &pool, void *resource) : pool_(pool), resource_(resource) {}

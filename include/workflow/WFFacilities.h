@@ -19,8 +19,8 @@ struct WFNetworkResult {
   int task_error;
 };
 
-// Calls for code that prefers waiting to callbacks. Any thread may use them. A wait on a framework
-// thread lends that thread to other work, so a callback may wait for other callbacks.
+// Calls for code that prefers waiting to callbacks. Any thread may use them. A wait on a thread of
+// the library lends that thread to other work, so a callback may wait for other callbacks.
 //
 // A wait in the function of a go or thread task returns early when the scope of the task ends
 // (WFScope.h), as if its time was over. After a wait without a result, such a function asks

@@ -53,11 +53,11 @@ class WFGlobal {
   // Returns the port in decimal, or null for an unknown scheme. Valid for the life of the process.
   static const char *get_default_port(const std::string &scheme);
 
-  // Returns the context of clients that have none of their own. It verifies the peer's chain
-  // against the system's store, and the certificate's names against the host. The process shares
-  // it. To change it for all clients, do so before the first of them: for instance,
-  // SSL_CTX_load_verify_file() adds a certificate authority of your own, and SSL_CTX_set_verify()
-  // with SSL_VERIFY_NONE trusts anybody. Null without memory.
+  // Returns the context of clients that have none of their own. All clients of the process share
+  // it, and the caller must not free it. It verifies the peer's chain against the system's store,
+  // and the certificate's names against the host. To change it for all clients, do so before the
+  // first of them: for instance, SSL_CTX_load_verify_file() adds a certificate authority of your
+  // own, and SSL_CTX_set_verify() with SSL_VERIFY_NONE trusts anybody. Null without memory.
   static SSL_CTX *get_ssl_client_ctx();
 
   // Returns a new context for a server, without a certificate, which the caller owns. It speaks TLS
@@ -87,9 +87,9 @@ class WFGlobal {
   static Executor *get_compute_executor();
 
   // Call these before and after code that blocks a thread of the library by other means than the
-  // library's own waits. Another thread works in its place meanwhile. Both calls must
-  // be made on the same thread; pairs may be nested. They have no effect on other threads.
-  // What begin() returns may be passed to end(), or ignored: it means nothing.
+  // library's own waits. Another thread works in its place meanwhile. Both calls must be made on
+  // the same thread; pairs may be nested. On threads that are not the library's they do nothing.
+  // sync_operation_begin() always returns 0, and `cookie` is not used.
   static int sync_operation_begin();
   static void sync_operation_end(int cookie = 0);
 

@@ -43,10 +43,10 @@ class ChunkReader {
 // runs nothing more is read and the time limits are suspended, so that a slow `extract` slows the
 // server down. It may wait, as a callback may, and may use the task as a callback may.
 //
-// A request is never sent again, with one exception: if a kept connection turns out to be closed, a
-// new connection is tried. When the library stops the task ends ABORTED, and data that has not been
-// passed on is dropped. Before any other failure is reported, every whole piece that arrived is
-// passed on.
+// A request is never sent again, with one exception: if a kept connection breaks before anything of
+// the response has come, a request with an idempotent method (RFC 9110, 9.2.2) goes to a new one.
+// When the library stops the task ends ABORTED, and data that has not been passed on is dropped.
+// Before any other failure is reported, every whole piece that arrived is passed on.
 //
 // Apart from that the task is a WFHttpTask with its functions: start(), dismiss(), user_data,
 // get_req(), get_resp() (with a head only), get_state(), get_error(), set_send_timeout(),

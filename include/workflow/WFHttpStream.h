@@ -71,7 +71,7 @@ class WFHttpStream {
   // - EINVAL: the task is null or not one of an HTTP server, or its response has a head that no
   //   reply can have: a status 1xx, or a version other than 1.1 and 1.0. Such a reply becomes a 500
   //   when the series ends.
-  // - EALREADY: the reply has already begun.
+  // - EALREADY: the reply has already begun, or there will be none (see noreply()).
   // - EOPNOTSUPP: the server uses datagrams.
   // - Any other error, such as ENOMEM or the reason why there is no connection any more, means that
   //   there will be no reply at all.

@@ -19,8 +19,7 @@
 // again. Therefore timers that advance() makes due complete in the order of their deadlines (equal
 // ones in any order), and with handler_threads = 1 one after the other. A callback that blocks,
 // except in a wait of WFFacilities or WFFuture, blocks these calls, too. They do not wait for
-// events of descriptors, nor for the threads of an Executor. If no clock is installed, they abort
-// the process with a message.
+// events of descriptors, nor for the threads of an Executor.
 //
 // Within one call, a deadline costs about half a microsecond and the time of its callback. A call
 // costs some 20 microseconds more, to wake a thread of the library and to be woken by it. In a
@@ -31,9 +30,10 @@
 // wall clock at 2000-01-01 00:00:00 UTC. WFTimer::steady_now(), WFBootClock::now() and
 // WFTimer::wall_now() read them. The clocks of std::chrono still show real time.
 //
-// The clock is for the whole process and cannot be removed. Any thread may call these functions,
-// except threads of the library: such a thread would wait for itself, so the process is aborted
-// with a message. A WFSimulation has its own time.
+// The clock is for the whole process and cannot be removed. Any thread may call install() and
+// now_ns(). The calls that move time abort the process with a message if no clock is installed, or
+// if a thread of the library makes them, because it would wait for itself. A WFSimulation has its
+// own time.
 class WFManualClock {
  public:
   // Returns 0, or -1 with errno EBUSY if the library has started already or a clock was installed

@@ -6,8 +6,9 @@
 
 #include "workflow/WFResourcePool.h"
 
-// Messages that tasks wait for. get() takes the oldest message, and post() adds one, without limit.
-// To choose another order, derive from this class and override both pop() and push().
+// Messages that tasks wait for. get() returns a conditional, whose task runs when it has got the
+// oldest message. post() adds a message; there is no limit. To choose another order, derive from
+// this class and override both pop() and push().
 class WFMessageQueue : public workflow::ResourceSource {
  public:
   // The state of the queue, for derived classes. `mutex` guards it, and is held when pop() and

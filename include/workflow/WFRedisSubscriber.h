@@ -36,8 +36,14 @@ class RedisSubscription;
 // (subscribe() to quit()) may come from any thread and at any time between the creation of the task
 // and release(), also before the start: then they are sent after the first command.
 //
-// Ownership: the task is freed when it has ended and release() was called, exactly once, on any
-// thread, at any time. A task that is freed by dismiss() must not be released.
+// Ownership: the task is freed when it has ended, or was dropped by its series, and release() was
+// called: exactly once, on any thread, at any time. Only a task that is freed by its own dismiss()
+// must not be released.
+//
+// Time limits: set_watch_timeout() limits the wait for each reply but the first, in ms. By default
+// it is unlimited, because a channel may be silent for long. To notice a server that has died
+// silently, set it, and call ping() at shorter intervals. The endpoint's response_timeout limits
+// the wait for the first reply, and the pauses inside a reply.
 class WFRedisSubscribeTask final
     : public WFClientTask<protocol::RedisRequest, protocol::RedisResponse> {
  public:
@@ -62,11 +68,6 @@ class WFRedisSubscribeTask final
   // on.
   void set_extract(extract_t extract) { next_extract_ = std::move(extract); }
   void set_callback(callback_t callback);
-
-  // set_watch_timeout(): the wait for each reply but the first, in ms; unlimited by default, as a
-  // channel may be silent for long. To notice that a server has died silently, set it and call
-  // ping() at shorter intervals than this limit. The endpoint's response_timeout limits the wait
-  // for the first reply, and the pauses inside a reply.
 
   // The last use of the task by the user. See above.
   void release();

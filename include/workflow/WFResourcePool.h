@@ -28,6 +28,8 @@ class ResourceSource {
   WFConditional *get(SubTask *task) { return get(task, nullptr); }
 
   // Gives `res`, which may be null, to the first conditional that waits, or keeps it if none does.
+  // On a thread of the library the task of that conditional may run inside this call, so hold no
+  // lock that it takes. Throws std::bad_alloc if there is no memory to keep `res`.
   void post(void *res);
 
  protected:

@@ -32,8 +32,10 @@ class WFServerBase {
   // Returns 0, or -1 with errno: that of socket(2), bind(2) or listen(2); EALREADY if the server is
   // started; EADDRNOTAVAIL if the host does not resolve; EINVAL if the address or `process` is
   // missing, or if the transport is not one of the enum; EPROTONOSUPPORT if the kernel does not
-  // have the transport, and for TLS over datagrams. Port 0 chooses a free port (see
-  // get_listen_addr). Without a host the server listens on every IPv4 address.
+  // have the transport, and for TLS over datagrams; ECANCELED if the library has stopped. Port 0
+  // chooses a free port (see get_listen_addr). Without a host the server listens on every address
+  // of the family, which is AF_INET unless it is given. A host is looked up by getaddrinfo(3),
+  // which may block.
   //
   // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later. Then
   // errno may also be that of opening the files; EINVAL if one of the two is null, if their
@@ -96,7 +98,8 @@ class WFServerBase {
   // Returns the number of connections. A datagram server counts the requests whose series has not
   // ended.
   size_t get_conn_count() const;
-  // Returns 0, or -1 with errno: ENOTCONN before start, ENOBUFS if `*addrlen` is too small.
+  // Returns 0, or -1 with errno: ENOTCONN before start() and after shutdown(), ENOBUFS if
+  // `*addrlen` is too small.
   int get_listen_addr(struct sockaddr *addr, socklen_t *addrlen) const;
   const struct WFServerParams *get_params() const { return &params_; }
 
@@ -139,8 +142,8 @@ class WFServerBase {
   const std::unique_ptr<workflow::Server> server_;
 };
 
-// A server whose messages are REQ and RESP. `process` is called for each request, on a framework
-// thread. The reply is sent when the request's series has no task left: pushing a timer on the
+// A server whose messages are REQ and RESP. `process` is called for each request, on a thread of
+// the library. The reply is sent when the request's series has no task left: pushing a timer on the
 // series delays it.
 template <class REQ, class RESP>
 class WFServer : public WFServerBase {

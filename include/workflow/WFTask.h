@@ -94,21 +94,26 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // Returns null if there is no connection.
   virtual WFConnection *get_connection() const = 0;
 
-  // The times are in milliseconds, or any std::chrono::duration. A negative time means unlimited.
-  // On the server they limit how long sending may go without progress, and how long the connection
-  // may then stay idle (0 closes it after the reply). Set them before the reply. On a client they
-  // limit sending the whole request (by default unlimited), and how long the connection is kept
-  // idle for the next task after the response (0 closes it). Set them before the start.
+  // Times are in milliseconds, or any std::chrono::duration. A negative time means unlimited. On
+  // the server, set these two before the reply; on a client, before the start.
+  //
+  // set_send_timeout(): on the server, how long sending the reply may go without progress; on a
+  // client, the time for sending the whole request, by default unlimited.
+  // set_keep_alive(): how long the connection may then stay idle, waiting for the next request on
+  // the server, or for the next task on a client. With 0 it is closed.
   void set_send_timeout(int timeout) { send_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
   void set_keep_alive(int timeout) {
     keep_alive_timeout_ = workflow::Duration::timeout_ms(timeout);
   }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
-  // For clients only, before the start: the time for the whole response, from the end of sending
-  // (by default unlimited), and the time until its first byte (by default the endpoint's
-  // response_timeout). After that the task ends with SYS_ERROR/ETIMEDOUT. For chunked tasks see
-  // WFHttpChunkedTask.
+  // For clients only, before the start. After either time the task ends with SYS_ERROR/ETIMEDOUT.
+  // For chunked tasks see WFHttpChunkedTask.
+  //
+  // set_receive_timeout(): the time for the whole response, from the end of sending. By default it
+  // is unlimited.
+  // set_watch_timeout(): the time until the first byte of the response. The default is the
+  // endpoint's response_timeout.
   void set_receive_timeout(int timeout) {
     receive_timeout_ = workflow::Duration::timeout_ms(timeout);
   }

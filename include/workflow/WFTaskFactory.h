@@ -173,7 +173,7 @@ class WFTaskFactory {
   // Runs func(args...) on a computing thread. The arguments are copied; std::ref passes references.
   // Tasks of one queue name begin in the order in which they were dispatched, and may run side by
   // side. The queues take turns. The second form runs the function on an executor of the user's
-  // own; neither pointer may be null.
+  // own. Neither pointer may be null, and both objects must exist until the task has ended.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_go_task(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     return make_go_task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::never(),
@@ -235,9 +235,10 @@ class WFTaskFactory {
   //   complete sequence of chunks and nothing else.
   //
   // At most `redirect_max` redirects are followed, by the rules of RFC 9110, 15.4, and without
-  // credentials if they lead to another origin; after that the last response counts. A request that
-  // got no answer and may be repeated (RFC 9110, 9.2.2) is repeated up to `retry_max` times.
-  // Negative numbers count as 0.
+  // credentials if they lead to another origin; after that the last response counts. A request is
+  // tried again up to `retry_max` times if no address could be connected to, or if the connection
+  // broke before anything of the response came and the method is idempotent (RFC 9110, 9.2.2). No
+  // time limit but those of connecting leads to another try. Negative numbers count as 0.
   //
   // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is invalid or of another scheme,
   // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. For other errors see WFClientTask.
@@ -384,8 +385,10 @@ class WFTaskFactory {
 // Creates client requests of any protocol; see WFClientTask for their states. How long the
 // connection is kept for the next task of the same endpoint is set by set_keep_alive(). The default
 // is WFClientProtocol::kKeepAlive: 0, which means that it is not kept, unless the protocol says
-// otherwise. `retry_max` says how many more times the request is tried where that is safe: if no
-// connection could be made, or if it broke before anything came back. A negative number counts as
+// otherwise. `retry_max` says how many more times the request is tried if no connection could be
+// made, or if it broke before anything came back. So the peer may receive a request twice, unless
+// WFClientProtocol::is_repeatable() returns false for it. A request that breaks with a kept
+// connection goes once to a new one besides, even if `retry_max` is 0. A negative number counts as
 // 0.
 //
 // TT_UDP: each try is a datagram from a port of its own. If nothing has come back in time, the

@@ -94,9 +94,8 @@ struct WFStoreAnswer {
   std::string owner;
   uint64_t fence = 0;
   std::chrono::microseconds lease_left{};
-  // How many runs of the timer have begun since they were last counted from 0: by a new date, by
-  // retry_failed(), or by a reschedule after a lost lease. A Redis does not remember it of timers
-  // that have ended: then it is 0.
+  // How many runs of the timer have begun. A new date, retry_failed(), and a reschedule after a
+  // lost lease set this back to 0. In a Redis it is 0 for a timer that has ended.
   unsigned attempts = 0;
   // kDone: how the timer has ended.
   WFStoreOutcome outcome = WFStoreOutcome::kNone;
@@ -144,8 +143,9 @@ class WFStoreDue {
   // Recurs at the dates of the expression.
   WFStoreDue(const WFCron &cron) : due_(std::chrono::nanoseconds(0)), cron_(cron) {}
 
-  // Recurs at multiples of the period from the first time, which is one period from now unless it
-  // is given. A period below one millisecond is refused when the timer is stored (EINVAL).
+  // Recurs at multiples of the period from the first time. Unless it is given, that is one period
+  // after the dispatch of the request. A request with a period below one millisecond ends with
+  // EINVAL.
   static WFStoreDue every(workflow::Duration period);
   static WFStoreDue every(workflow::Duration period, const WFTimerDue &first);
 
@@ -192,8 +192,8 @@ enum class WFStoreStage {
 
 // A timer of a store, as it was at one moment.
 struct WFStoreInfo {
-  // Its number, which grows in the order in which timers are stored; in a Redis with several
-  // shards, in which timers of the same name are stored.
+  // Its number. Numbers grow in the order in which timers are stored. In a Redis with several
+  // shards that holds only among timers of the same name.
   uint64_t timer = 0;
   std::string name;
   std::string kind;
@@ -214,8 +214,9 @@ struct WFStoreResult {
   std::string message;
 
   // Cancel and reschedule: one answer for each timer that was found, in the order in which they
-  // were stored; a single one, kDone or kUnknown, if none was found. Schedule: one for each timer
-  // that the policy has met.
+  // were stored; a single one, kDone or kUnknown, if none was found. Schedule with
+  // WF_TIMER_REPLACE: the same for the timers that it replaces or follows. In doubt: a single one,
+  // kInDoubt. Otherwise none.
   std::vector<WFStoreAnswer> answers;
   // Schedule: the number of the new timer; 0 if none was stored.
   uint64_t timer = 0;
@@ -257,11 +258,12 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
   // For the callback.
   const WFStoreResult &result() const { return result_; }
   const std::vector<WFStoreAnswer> &verdicts() const { return result_.answers; }
-  // The id that identifies its request: in the callback, and before the task is started. The id is
-  // given when this is first called, or else at the dispatch. The store forgets the answer as if
-  // the request had been made at that time, so start the task before the process makes as many
-  // further requests as WFStoreOptions::remembered says. Not to be called while the task may be
-  // under way.
+  // Returns the id of the request, with which create_ask_task() asks for its answer later. May be
+  // called before the start and in the callback, but not while the task may be under way. Unless
+  // the user gave an id, the first call chooses it, or else the dispatch does. From then on the
+  // request counts among those that the store remembers: start the task before the process has made
+  // as many further requests as WFStoreOptions::remembered says. A count and a list have no id:
+  // both numbers are 0.
   virtual const WFStoreRequestId &request_id() const = 0;
 
  protected:
@@ -370,10 +372,10 @@ struct WFStoreOptions {
 
 // What a store counts. A snapshot; the numbers are not from one instant.
 struct WFTimerStoreStats {
-  // Of the whole store, when this process last looked, which it does once a second. These numbers
-  // are exact, with one exception: a file that processes share counts up to 1,000,000 due timers
-  // and as many failed ones, and when there are more than 100,000 of them together it counts all of
-  // this but `stored` less often, so that it takes at most 2 % of the time.
+  // Of the whole store, when this process last looked, which it does once a second. The numbers are
+  // exact, except in a file that processes share: there at most 1,000,000 due timers and as many
+  // failed ones are counted. If there are more than 100,000 of both together, all numbers but
+  // `stored` are renewed less often, so that counting takes at most 2 % of the time.
   uint64_t stored = 0;         // timers, failed ones included
   uint64_t failed_timers = 0;  // timers that wait for retry_failed() or remove_failed()
   uint64_t due = 0;            // due, and taken by no process; all kinds, also lost leases
@@ -413,8 +415,13 @@ struct WFTimerStoreStats {
   WFTimerStats::Lateness request;
 };
 
-// An open store. All functions may be called from any thread. Creating a task may throw
-// std::bad_alloc.
+// An open store. All functions may be called from any thread, and may throw std::bad_alloc where
+// they create a task or return a result.
+//
+// Each kind of request has two forms. create_..._task() returns a task, which the caller starts or
+// puts into a series; its callback may be null. The form without a task, such as schedule(), blocks
+// the calling thread until the store has answered. No scope ends that wait. If the thread belongs
+// to the library, another one works in its place meanwhile.
 //
 // The threads of a store end with the library, at the latest. A store that a process has opened
 // does not work in a child of fork(2): its tasks end with ECHILD there.
@@ -423,7 +430,8 @@ class WFTimerStore {
   using Handler = std::function<void(WFStoredTimer *)>;
   using Callback = std::function<void(WFStoreTask *)>;
 
-  // Opens the store that the URL names, and creates it where there is none:
+  // Opens the store that the URL names, and creates it where there is none. The caller owns the
+  // store and deletes it. Tasks that are started later end with ESHUTDOWN.
   //   sqlite:/var/lib/app/timers.db     a file; processes of one machine may share it
   //   sqlite:FILE?layout=owned          the same for one process, with all timers in memory: faster
   //   redis://host:6379/0?namespace=app&shards=16
@@ -445,8 +453,8 @@ class WFTimerStore {
   }
 
   // Closes the store as close(0) does: it waits for no run, but carries out the requests that are
-  // under way, which takes as long as the store needs. A handler of this store must not destroy it:
-  // the process is aborted with a message.
+  // under way, which takes as long as the store needs. A handler of this store, on_missed and
+  // on_lost must not destroy it: the store would not be closed, and its thread would go on.
   ~WFTimerStore();
   WFTimerStore(const WFTimerStore &) = delete;
   WFTimerStore &operator=(const WFTimerStore &) = delete;

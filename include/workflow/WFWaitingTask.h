@@ -25,8 +25,10 @@ struct ConditionalEnd {
 // Tasks that wait for something that other threads bring: counts, messages or signals.
 //
 // Each of them ends when two things have happened, in either order: the task was dispatched, and
-// what it waits for has arrived. Then the callback runs on a thread of the library, in most cases
-// the one that brought what the task waited for.
+// what it waits for has arrived. If a count, message, signal, submit, release or post ends the task
+// on a thread of the library, the callback and the tasks that follow may run inside that call, so
+// hold no lock that they take. If another thread makes the call, or it is release_guard_safe(),
+// they run on a handler thread.
 //
 // When the library stops, the tasks that wait end with WFT_STATE_ABORTED at once. A thread that
 // brings something to such a task later finds the task still there, and its call has no effect. A
@@ -127,7 +129,8 @@ class WFConditional : public workflow::MessageTask {
   // out: these wait for a release or a post.
   virtual void signal(void *msg) { deliver_and_complete(msg); }
 
-  // `msgbuf` must live until the task is dispatched. If it is null, `user_data` takes the message.
+  // `msgbuf` must live until the inner task is dispatched or dropped. If it is null, `user_data`
+  // takes the message.
   WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
     assert(!task || !series_of(task));
   }

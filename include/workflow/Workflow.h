@@ -162,7 +162,8 @@ class SeriesWork {
   workflow::SeriesQueue queue_;
 };
 
-// The series of a task, or null if the task has not joined one yet. `task` must not be null.
+// The series of a task, or null if the task has not joined one yet. `task` must not be null. For a
+// task that was started alone, the first call creates the series, and may throw std::bad_alloc.
 inline SeriesWork *series_of(const SubTask *task) {
   return static_cast<SeriesWork *>(task->get_pointer());
 }
