@@ -34,7 +34,7 @@ WFCo<> answer(WFHttpTask* task, const Backends& backends) {
   task->set_deadline(2s);
   auto first = co_await wf::any(request(backends.first), request(backends.second));
 
-  // Whichever it was. Both results are of the same type here.
+  // The result of the first to end. Both results are of the same type here.
   auto& ended = first.index == 0 ? std::get<0>(first.value) : std::get<1>(first.value);
   if (!ended) {
     task->get_resp()->set_status_code(ended.error == ETIMEDOUT ? "504" : "502");
