@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -60,6 +59,17 @@ class HeldBackend final : public store_test::BackendAround {
       held_ = false;
       changed_.notify_all();
     }
+    // Lets one group of requests pass while it is held.
+    void let_one_pass() {
+      const std::lock_guard lock(mutex_);
+      passes_++;
+      changed_.notify_all();
+    }
+    // How many groups have come.
+    size_t came() {
+      const std::lock_guard lock(mutex_);
+      return came_;
+    }
     // Waits until a group of requests waits for release().
     void wait_for_group() {
       std::unique_lock lock(mutex_);
@@ -68,8 +78,10 @@ class HeldBackend final : public store_test::BackendAround {
     void pass() {
       std::unique_lock lock(mutex_);
       waiting_ = true;
+      came_++;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return !held_; });
+      changed_.wait(lock, [this] { return !held_ || passes_ > 0; });
+      passes_ -= held_ ? 1 : 0;
       waiting_ = false;
     }
 
@@ -78,6 +90,8 @@ class HeldBackend final : public store_test::BackendAround {
     std::condition_variable changed_;
     bool held_ = false;
     bool waiting_ = false;
+    size_t passes_ = 0;
+    size_t came_ = 0;
   };
 
   HeldBackend(std::unique_ptr<workflow::StoreBackend> backend, Hold& hold)
@@ -463,66 +477,11 @@ TEST(StoreRequests, CloseHasALimit) {
   EXPECT_TRUE(store->close());
 }
 
-// Lets groups that store timers pass one by one.
-class Turnstile {
- public:
-  void let_one_pass() {
-    const std::lock_guard lock(mutex_);
-    passes_++;
-    changed_.notify_all();
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    is_open_ = true;
-    changed_.notify_all();
-  }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    came_++;
-    changed_.wait(lock, [this] { return is_open_ || passes_ > 0; });
-    passes_--;
-  }
-  int came() {
-    const std::lock_guard lock(mutex_);
-    return came_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_open_ = false;
-  int passes_ = 0;
-  int came_ = 0;
-};
-
-class TurnstileBackend final : public store_test::BackendAround {
- public:
-  TurnstileBackend(std::unique_ptr<workflow::StoreBackend> backend, Turnstile& turnstile)
-      : BackendAround(std::move(backend)), turnstile_(turnstile) {}
-
-  bool execute(std::span<workflow::StoreRequest* const> requests) override {
-    const auto stores = [](const workflow::StoreRequest* request) {
-      return std::holds_alternative<workflow::ScheduleRequest>(request->what);
-    };
-    if (std::any_of(requests.begin(), requests.end(), stores)) {
-      turnstile_.pass();
-    }
-    return backend_->execute(requests);
-  }
-
- private:
-  Turnstile& turnstile_;
-};
-
 // While a group is carried out, somebody asks for the next thing. So there is always work.
 TEST(StoreRequests, CloseEndsAlthoughThereIsAlwaysWork) {
-  Turnstile turnstile;
-  const StorePtr store = store_test::open_wrapped(
-      fresh_url(), {},
-      [&turnstile](std::unique_ptr<workflow::StoreBackend> backend,
-                   const workflow::StoreBackendOptions&) {
-        return std::make_unique<TurnstileBackend>(std::move(backend), turnstile);
-      });
+  HeldBackend::Hold hold;
+  const StorePtr store = open_held(hold);
+  hold.hold();
   std::atomic<bool> refused{false};
   Tally answered;
   size_t asked = 0;
@@ -537,17 +496,17 @@ TEST(StoreRequests, CloseEndsAlthoughThereIsAlwaysWork) {
         ->start();
   };
   ask();
-  ASSERT_TRUE(eventually([&] { return turnstile.came() == 1; }));
+  hold.wait_for_group();
   bool closed = false;
   Background closing([&] { closed = store->close(seconds(-1)); });
   EXPECT_TRUE(eventually([&] {
-    const int came = turnstile.came();
+    const size_t came = hold.came();
     ask();
-    turnstile.let_one_pass();
-    EXPECT_TRUE(eventually([&] { return refused || turnstile.came() > came; }));
+    hold.let_one_pass();
+    EXPECT_TRUE(eventually([&] { return refused || hold.came() > came; }));
     return refused.load();
   }));
-  turnstile.open();
+  hold.release();
   ASSERT_TRUE(closing.done());
   EXPECT_TRUE(closed);
   EXPECT_TRUE(answered.wait_for(asked));
