@@ -554,7 +554,8 @@ bool StoreEngine::stop(int64_t limit_ns) {
   MutexLock lock(mutex_);
   runs_.refuse();
   // A claim that is under way may still begin runs, and these may ask for more. After that nothing
-  // more is accepted, however many ask. The thread carries out what is left.
+  // more is accepted, however many ask, so what is left comes to an end. Until then handlers are
+  // still told of leases that were lost.
   const uint64_t last_claim = turns_ + (busy_ ? 1 : 0);
   const auto may_begin_runs = [&]() WF_REQUIRES(mutex_) {
     return !stopped_ && !failed_ && turns_ < last_claim;
@@ -563,6 +564,12 @@ bool StoreEngine::stop(int64_t limit_ns) {
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;
   }
   closed_ = true;
+  const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
+    return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
+  };
+  while (runs_.live() + reports_ > own || (thread_has_to_do() && !failed_)) {
+    if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;
+  }
   if (std::exchange(stop_, true)) {
     while (!stopped_) {
       progress_.wait(mutex_, waiter);
