@@ -286,13 +286,16 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
   }
   std::vector<Job> claims(1);
   claims[0].request = &request;
+  size_t planned = 0;
   for (size_t shard = 0; shard < opened_.shards; shard++) {
-    const auto& kinds = shares[shard].kinds;
-    const bool takes = std::any_of(kinds.begin(), kinds.end(),
-                                   [](const ClaimRequest::Kind& kind) { return kind.max > 0; });
-    if (takes) {
+    size_t share_size = 0;
+    for (const ClaimRequest::Kind& kind : shares[shard].kinds) {
+      share_size += kind.max;
+    }
+    planned += share_size;
+    if (share_size > 0) {
       StoreRequest share;
-      share.what = shares[shard];
+      share.what = std::move(shares[shard]);
       RedisStorePart part =
           std::move(redis_store_parts(share, opened_.shards, options_.session)[shard]);
       // The claim takes the boundary between fresh and overdue from the look.
@@ -307,7 +310,11 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
       claims[0].parts.back().letter = ' ';
     }
   }
-  return run(claims);
+  if (!run(claims)) return false;
+  // Others have claimed some of what was seen. What is due in other shards was left for that.
+  auto& answered = std::get<ClaimRequest>(request.what);
+  answered.again = answered.again || answered.claimed.size() < planned;
+  return true;
 }
 
 bool RedisStoreBackend::run(std::vector<Job>& jobs) {

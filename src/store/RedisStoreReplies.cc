@@ -216,6 +216,7 @@ class Answers {
       reply.value();  // for redis_store_share()
       reply.value();
       const int64_t lease_end_us = in_store_time(reply.number(), part.ahead_us);
+      what.again = reply.count() != 0 || what.again;
       while (claimed.more()) {
         ClaimRequest::Claimed& one = what.claimed.emplace_back();
         if (!read_claimed(claimed.array(), &one) || !asks_for(what, one.spec.kind)) return false;

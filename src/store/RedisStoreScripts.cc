@@ -210,7 +210,8 @@ function requests.T(kinds)
     local time = following and string.sub(following, -38, -20) or NEVER
     if time < next_time then next_time = time end
   end
-  return {next_time, more, claimed, peeked, fresh_from, lease_end}
+  local is_too_much = budget <= 0 and more or 0
+  return {next_time, more, claimed, peeked, fresh_from, lease_end, is_too_much}
 end
 
 -- Finishes a run for good, if its lease is live and there is nothing special about the timer.

@@ -18,7 +18,7 @@ void clear_answer(StoreRequest& request) {
         } else if constexpr (std::is_same_v<What, ClaimRequest>) {
           what.claimed.clear();
           what.next_us = kNeverUs;
-          what.more = false;
+          what.more = what.again = false;
         } else if constexpr (std::is_same_v<What, FinishRequest>) {
           what.accepted = false;
         } else if constexpr (std::is_same_v<What, ExtendRequest>) {

@@ -99,8 +99,10 @@ struct ClaimRequest {
   std::vector<Claimed> claimed;
   // When the next timer of these kinds is due, or may be taken again; kNeverUs: none.
   int64_t next_us = kNeverUs;
-  // Whether timers of these kinds are due that the limits have left.
+  // Whether timers of these kinds are due that were left.
   bool more = false;
+  // Whether that is not because of the limits: the same claim, soon, takes some of them.
+  bool again = false;
 };
 
 // Ends a run, if its lease is live and it has that fence. Otherwise nothing changes.

@@ -19,6 +19,8 @@ namespace {
 
 // How long overdue timers wait that the rate has held back.
 constexpr int64_t kCatchUpPauseUs = 20'000;
+// How long timers wait that a claim could have taken.
+constexpr int64_t kAgainPauseUs = 1'000;
 
 uint64_t count_won(const std::vector<WFStoreAnswer>& answers) {
   return static_cast<uint64_t>(
@@ -199,7 +201,9 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
   if (!group.claim || group.claim->failure.error != 0) return;
   auto& claim = std::get<ClaimRequest>(group.claim->what);
   alarms_.next_claim_is(claim.next_us);
-  if (claim.more && runs_.left_places()) {
+  if (claim.again) {
+    alarms_.due_at(saturating_add(backend_.now_us(), kAgainPauseUs));
+  } else if (claim.more && runs_.left_places()) {
     alarms_.due_at(saturating_add(backend_.now_us(), kCatchUpPauseUs));
   }
   for (ClaimRequest::Claimed& claimed : claim.claimed) {

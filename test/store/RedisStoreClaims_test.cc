@@ -3,16 +3,20 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "store/RedisStoreBackend.h"
 #include "store/RedisStoreKit.h"
+#include "store/RedisStorePlace.h"
 #include "store/StoreBackend.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
+#include "util/Clock.h"
 
 // Which requests a claim goes with. One script is one round trip, and most of what a request that
 // comes alone costs the server.
@@ -38,6 +42,7 @@ using workflow::ExtendRequest;
 using workflow::FinishRequest;
 using workflow::ListRequest;
 using workflow::RunId;
+using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreFailure;
 using workflow::StoreRequest;
@@ -236,4 +241,86 @@ TEST_F(RedisStoreClaims, AClaimThatMeetsDamageChangesNothing) {
   EXPECT_EQ(failure.error, EILSEQ) << failure.message;
   EXPECT_EQ(queue(), before);
   expect_queued(1);
+}
+
+// A claim of several shards first looks at all of them, and then takes from those where timers are
+// due for longest.
+TEST(RedisStore, AClaimThatCameTooLateInOneShardIsToBeRepeated) {
+  // What a store asks, it asks at a time of this clock.
+  class Clock final : public workflow::Clock {
+   public:
+    int64_t now_ns() override { return 0; }
+    int64_t now_ns_on(workflow::ClockId) override {
+      if (calls_left_ > 0 && --calls_left_ == 0) {
+        then_();
+      }
+      return kHourUs * 1000;
+    }
+    // Calls `then` when the time is asked for the n-th time from now.
+    void call_at(int n, std::function<void()> then) {
+      then_ = std::move(then);
+      calls_left_ = n;
+    }
+
+   private:
+    std::function<void()> then_;
+    int calls_left_ = 0;
+  };
+  RedisServer server;
+  const std::string url = url_of(server, "&namespace=app&shards=2");
+  Clock clock;
+  const auto open = [&](uint64_t session) {
+    workflow::StoreBackendOptions options;
+    options.session = session;
+    int error = 0;
+    std::string message;
+    auto backend = workflow::RedisStoreBackend::open(url, options, &clock, &error, &message);
+    EXPECT_TRUE(backend) << message;
+    return backend;
+  };
+  const auto ours = open(1);
+  const auto others = open(2);
+  ASSERT_NE(workflow::redis_store_shard("a", 2), workflow::redis_store_shard("b", 2));
+  ask(*ours, timer("a", kHourUs - 2));
+  ask(*ours, timer("b", kHourUs - 1));
+
+  // Two shards are looked at, and then one is asked. By then the others have what it had.
+  ClaimRequest theirs;
+  clock.call_at(3, [&] { theirs = ask(*others, claim_request(1)); });
+  ClaimRequest claim = ask(*ours, claim_request(1));
+  ASSERT_EQ(theirs.claimed.size(), 1U);
+  EXPECT_EQ(theirs.claimed[0].spec.name, "a");
+  EXPECT_FALSE(theirs.again);
+  EXPECT_TRUE(claim.claimed.empty());
+  EXPECT_TRUE(claim.again);
+
+  claim = ask(*ours, claim_request(1));
+  ASSERT_EQ(claim.claimed.size(), 1U);
+  EXPECT_EQ(claim.claimed[0].spec.name, "b");
+  EXPECT_FALSE(claim.again);
+}
+
+TEST_F(RedisStoreClaims, AClaimThatLargePayloadsEndIsToBeRepeated) {
+  constexpr size_t kTimers = 20;
+  for (size_t i = 0; i < kTimers; i++) {
+    ScheduleRequest large = timer(std::to_string(i), backend_->now_us() - kSecondUs);
+    large.spec.payload = std::string(1'000'000, 'x');
+    ask(*backend_, large);
+  }
+  // That the limit leaves some is no reason.
+  ClaimRequest claim = ask(*backend_, claim_request(1));
+  EXPECT_EQ(claim.claimed.size(), 1U);
+  EXPECT_TRUE(claim.more);
+  EXPECT_FALSE(claim.again);
+
+  claim = ask(*backend_, claim_request(kTimers));
+  const size_t first = claim.claimed.size();
+  EXPECT_GT(first, 1U);
+  EXPECT_LT(first, kTimers - 1);
+  EXPECT_TRUE(claim.again);
+
+  claim = ask(*backend_, claim_request(kTimers));
+  EXPECT_EQ(claim.claimed.size(), kTimers - 1 - first);
+  EXPECT_FALSE(claim.more);
+  EXPECT_FALSE(claim.again);
 }

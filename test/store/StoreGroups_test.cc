@@ -274,6 +274,56 @@ TEST_F(StoreGather, TheWaitForCallersEndsWhenAllHaveCome) {
   });
 }
 
+// Leaves what is due when it is asked for the first time, as a backend does whose timers others
+// were about to take.
+class HesitantBackend final : public store_test::BackendAround {
+ public:
+  using BackendAround::BackendAround;
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    workflow::ClaimRequest* claim = nullptr;
+    for (workflow::StoreRequest* request : requests) {
+      auto* const asked = std::get_if<workflow::ClaimRequest>(&request->what);
+      claim = asked ? asked : claim;
+    }
+    if (!claim || has_left_) return backend_->execute(requests);
+    const std::vector<workflow::ClaimRequest::Kind> kinds = claim->kinds;
+    for (workflow::ClaimRequest::Kind& kind : claim->kinds) {
+      kind.max = kind.max_overdue = 0;
+    }
+    const bool works = backend_->execute(requests);
+    claim->kinds = kinds;
+    claim->again = has_left_ = claim->more;
+    return works;
+  }
+
+ private:
+  bool has_left_ = false;
+};
+
+// In a simulation no look of each second makes up for a claim that is missing.
+TEST(StoreGroups, WhatABackendLeavesIsClaimedAMomentLater) {
+  SeenRuns runs;
+  WFSimulation simulation(1);
+  StorePtr store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<HesitantBackend>(std::move(backend));
+      });
+  simulation.spawn([&] {
+    WFStoreHandlerOptions options;
+    options.max_running = 1;
+    EXPECT_EQ(store->handle("kind", runs.handler(*store), options), 0);
+    EXPECT_TRUE(store->schedule({"tea", milliseconds(10), "kind"}).ok());
+    simulation.sleep_for(hours(1));
+  });
+  EXPECT_TRUE(simulation.run().ok());
+  ASSERT_EQ(runs.count(), 1U);
+  EXPECT_GT(runs.at(0).lateness, microseconds(0));
+  EXPECT_LE(runs.at(0).lateness, milliseconds(2));
+  store.reset();
+  EXPECT_TRUE(simulation.stop().ok());
+}
+
 // Notes when it is asked for timers.
 class TimedClaims final : public store_test::BackendAround {
  public:
