@@ -78,6 +78,17 @@ if session and session ~= '' and redis.call('HEXISTS', KEYS[12], session) == 0 t
   local used = redis.call('HINCRBY', meta, 'uses', 1)
   redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, 0, '', '', ''))
   redis.call('ZADD', KEYS[13], used, session)
+  -- Processes that come and go and ask for nothing are forgotten here: no request does it for them.
+  for _ = 1, 100 do
+    if redis.call('ZCARD', KEYS[13]) <= 256 then break end
+    local oldest = redis.call('ZRANGE', KEYS[13], 0, 0)[1]
+    local packed = redis.call('HGET', KEYS[12], oldest)
+    local has_answers = packed and select(3, cmsgpack.unpack(packed)) > 0
+    if has_answers then break end  -- looks and requests forget them, step by step
+    redis.call('HDEL', KEYS[12], oldest)
+    redis.call('ZREM', KEYS[13], oldest)
+    redis.call('HSET', meta, 'dropped', '1')
+  end
 end
 -- The largest of all processes bounds what all sessions together remember.
 local most = tonumber(redis.call('HGET', meta, 'remembered') or 0)
@@ -309,8 +320,10 @@ function requests.L(index, prefix, follows, after_name, after_number, most)
   end
 end
 
--- Looks at what is there.
+-- Looks at what is there. Every store does so from time to time, so sessions are forgotten also where
+-- nobody asks for anything.
 function requests.K(arguments)
+  trim_sessions()
   local handled = {}
   for i = 2, #arguments do handled[base(arguments[i])] = true end
   local before = pad(store_now - tonumber(arguments[1]))

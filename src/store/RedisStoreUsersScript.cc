@@ -347,6 +347,16 @@ end
 -- many sessions, and all together have at most four times as many answers as the process remembers
 -- that remembers most.
 local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[10] or 0))
+local function count_sessions()
+  all_sessions = all_sessions or call('ZCARD', USED)
+  return all_sessions
+end
+local function trim_sessions()
+  if count_sessions() > MAX_SESSIONS then
+    write_answers()
+    forget_oldest(1000, 1000)
+  end
+end
 local function trim_answers(id, session)
   local over, all_over = session.count - remembered, all_answers - MAX_ANSWERS
   if over <= some_more and all_over <= some_more and all_sessions <= MAX_SESSIONS then return end
@@ -364,9 +374,9 @@ end
 local function remember(id, number, letter, result)
   if remembered == 0 then return end
   local session, start = session_of(id), string.sub(number, 1, -3)
-  all_sessions = all_sessions or call('ZCARD', USED)
+  local others = count_sessions()
   if not session.known then
-    session.known, all_sessions = true, all_sessions + 1
+    session.known, all_sessions = true, others + 1
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
   session.changed = true
@@ -429,6 +439,6 @@ local function for_user(letter, id, number, ...)
   return result
 end
 )lua",
-    "session_of, earlier_answer, remember, for_user, write_all"};
+    "session_of, earlier_answer, remember, trim_sessions, for_user, write_all"};
 
 }  // namespace workflow

@@ -50,6 +50,7 @@ using workflow::AskRequest;
 using workflow::CancelRequest;
 using workflow::FinishRequest;
 using workflow::kNeverUs;
+using workflow::LookRequest;
 using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreBackendOptions;
@@ -293,6 +294,15 @@ class Remembering {
     return store_test::try_to_open(url_of(server_, kOneShard), options, why);
   }
 
+  // Opens and closes the store in each of these sessions.
+  void come_and_go(uint64_t first, uint64_t last) {
+    for (uint64_t session = first; session <= last; session++) {
+      StoreBackendOptions options;
+      options.session = session;
+      std::string why;
+      EXPECT_NE(open(options, &why), nullptr) << why;
+    }
+  }
   // One request of each of these sessions, in their order.
   void ask_for(uint64_t first, uint64_t last, uint64_t number) {
     std::vector<StoreRequest> batch(last - first + 1);
@@ -383,6 +393,33 @@ TEST(RedisStore, SessionsAreForgottenWhenThereAreVeryMany) {
   EXPECT_EQ(store.error_of(2, 1), ENODATA);
   EXPECT_EQ(store.error_of(46, 1), ENODATA);
   EXPECT_EQ(store.count("ZCARD", "used"), "256");
+}
+
+TEST(RedisStore, ProcessesThatComeAndGoAreForgotten) {
+  Remembering store(10'000);
+  store.come_and_go(2, 300);
+  EXPECT_EQ(store.count("ZCARD", "used"), "256");
+  EXPECT_EQ(store.count("HLEN", "sessions"), "256");
+  EXPECT_EQ(store.error_of_ask(44, 1), ENODATA);
+  EXPECT_EQ(store.error_of_ask(300, 1), 0);
+}
+
+// Those that have asked for something are more to forget.
+TEST(RedisStore, ALookForgetsSessionsThatAreTooMany) {
+  Remembering store(10'000);
+  store.ask_for(2, 100, 1);
+  store.come_and_go(101, 300);
+  EXPECT_EQ(store.count("ZCARD", "used"), "299");  // the first one had asked for nothing
+  for (int i = 0; i < 43; i++) {
+    ask(store.backend(), LookRequest{});
+  }
+  EXPECT_EQ(store.count("ZCARD", "used"), "256");
+  EXPECT_EQ(store.count("HLEN", "sessions"), "256");
+  EXPECT_EQ(store.answers(), 99U - 43U);
+  ask(store.backend(), LookRequest{});
+  EXPECT_EQ(store.count("ZCARD", "used"), "256");
+  EXPECT_EQ(store.error_of(44, 1), ENODATA);
+  EXPECT_EQ(store.error_of(45, 1), 0);
 }
 
 // However many sessions were forgotten: a store that was just opened knows what it has asked.
