@@ -313,7 +313,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
   if (!run(claims)) return false;
   // Others have claimed some of what was seen. What is due in other shards was left for that.
   auto& answered = std::get<ClaimRequest>(request.what);
-  answered.again = answered.again || answered.claimed.size() < planned;
+  answered.again = answered.again || (answered.more && answered.claimed.size() < planned);
   return true;
 }
 

@@ -19,6 +19,8 @@ constexpr int64_t kMaxLengthUs = int64_t{1} << 50;
 // As in RedisStoreTimersScript.cc.
 constexpr size_t kSmallPayload = 200;
 constexpr size_t kMaxCount = 1'000'000;
+// So many leases are extended by one script at most: it takes a server some 30 ms.
+constexpr size_t kMaxExtended = 2000;
 
 std::string padded(uint64_t number, size_t digits = 19) {
   const std::string text = std::to_string(number);
@@ -138,6 +140,10 @@ class Parts {
     for (RedisStorePart& part : all('X', {length_text(what.lease_us)})) {
       for (const RunId& run : what.runs) {
         if (run.timer % shards_ == part.shard) {
+          if (part.arguments.size() > 2 * kMaxExtended) {
+            parts.push_back(part);
+            part.arguments.resize(1);
+          }
           part.arguments.push_back(padded(run.timer / shards_));
           part.arguments.push_back(fence_text(run));
         }

@@ -233,21 +233,23 @@ class Answers {
   }
   bool operator()(ExtendRequest& what) {
     std::vector<Elements> replies;
-    std::vector<int64_t> ahead_us;
-    std::vector<std::optional<size_t>> of_shard(shards_);
     for (const RedisStorePart& part : parts_) {
-      of_shard[part.shard] = replies.size();
       replies.push_back(elements(part));
-      ahead_us.push_back(part.ahead_us);
     }
+    // Each shard has answered about its runs in their order, in one part or several.
+    std::vector<size_t> part_of(shards_);
     for (const RunId& run : what.runs) {
-      const std::optional<size_t> place = of_shard[run.timer % shards_];
-      if (!place) return false;
-      Elements reply = replies[*place].array();
+      const size_t shard = run.timer % shards_;
+      size_t& part = part_of[shard];
+      while (part < parts_.size() && (parts_[part].shard != shard || !replies[part].more())) {
+        part++;
+      }
+      if (part == parts_.size()) return false;
+      Elements reply = replies[part].array();
       ExtendRequest::Extended& extended = what.extended.emplace_back();
       extended.live = reply.count() != 0;
       extended.cancelled = reply.count() != 0;
-      extended.lease_end_us = in_store_time(reply.number(), ahead_us[*place]);
+      extended.lease_end_us = in_store_time(reply.number(), parts_[part].ahead_us);
       if (!reply.good()) return false;
     }
     return true;

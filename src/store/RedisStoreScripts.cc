@@ -213,7 +213,11 @@ function requests.T(kinds)
   end
   -- To look for what is due, the script writes what is to become of QUEUE. Now it does so only when
   -- no timer can be missing any more.
-  for _, members in ipairs(found) do claim(members, owner, lease_end, claimed) end
+  local takes = 0
+  for _, members in ipairs(found) do
+    claim(members, owner, lease_end, claimed)
+    takes = takes + #members
+  end
   for i = 5, #kinds, 3 do
     local kind = base(kinds[i])
     if #due_between(kind, '', AFTER_DUE, 1) > 0 then more = 1 end
@@ -221,8 +225,9 @@ function requests.T(kinds)
     local time = following and string.sub(following, -38, -20) or NEVER
     if time < next_time then next_time = time end
   end
-  local is_too_much = budget <= 0 and more or 0
-  return {next_time, more, claimed, peeked, fresh_from, lease_end, is_too_much}
+  -- The payloads were too large for one answer, or some of what was found had been cancelled.
+  local again = #claimed < takes and more or 0
+  return {next_time, more, claimed, peeked, fresh_from, lease_end, again}
 end
 
 -- Finishes a run for good, if its lease is live and there is nothing special about the timer.
@@ -270,7 +275,10 @@ end
 
 -- Extends leases.
 function requests.X(runs)
-  local lease, result = runs[1], {}
+  local lease, numbers, result = runs[1], {}, {}
+  for i = 2, #runs, 2 do numbers[#numbers + 1] = runs[i] end
+  fetch(numbers)
+  looked_at = looked_at + #numbers
   for i = 2, #runs, 2 do
     local timer = find_run(runs[i], runs[i + 1])
     if timer then
@@ -358,7 +366,7 @@ local function carry_out(is_first, letter, ...)
   return requests[letter](...)
 end
 for i = 12, #ARGV do
-  if looked_at > 2000 then break end
+  if looked_at >= 2000 then break end
   replies[i - 8] = carry_out(i == 12, cmsgpack.unpack(ARGV[i]))
   trim_ended()
 end

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -254,12 +255,41 @@ TEST_F(RedisStoreCrowds, CancelledRunsOfAProcessThatIsGoneEndAThousandAtATime) {
   const ClaimRequest second = ask(*backend_, claim_request(10));
   EXPECT_TRUE(second.claimed.empty());
   EXPECT_TRUE(second.more);
+  EXPECT_TRUE(second.again);
   EXPECT_EQ(size_of("marked"), kRuns - 2020);
   EXPECT_TRUE(ask(*backend_, claim_request(10)).claimed.empty());
   EXPECT_EQ(size_of("marked"), 0U);
   EXPECT_EQ(size_of("names"), kMany);
   EXPECT_EQ(size_of("queue"), kMany);
   EXPECT_EQ(ask(*backend_, cancel_request("b")).answers.at(0).verdict, WFStoreVerdict::kDone);
+}
+
+// A process extends the leases of all its runs with one request.
+TEST_F(RedisStoreCrowds, LeasesOfManyRunsAreExtendedTwoThousandAtATime) {
+  constexpr size_t kRuns = 4500;
+  const ClaimRequest claim = claim_new(kRuns);
+  ASSERT_EQ(claim.claimed.size(), kRuns);
+  const std::set<size_t> ended = {0, 1999, 2000, 3000, kRuns - 1};
+  ExtendRequest extend;
+  extend.lease_us = 2 * kHourUs;
+  for (size_t i = 0; i < kRuns; i++) {
+    extend.runs.push_back(claim.claimed[i].run);
+    if (ended.contains(i)) {
+      FinishRequest finish;
+      finish.run = claim.claimed[i].run;
+      EXPECT_TRUE(ask(*backend_, finish).accepted);
+    }
+  }
+  const size_t scripts = calls("evalsha");
+  extend = ask(*backend_, extend);
+  EXPECT_EQ(calls("evalsha") - scripts, 3U);
+  ASSERT_EQ(extend.extended.size(), kRuns);
+  for (size_t i = 0; i < kRuns; i++) {
+    ASSERT_EQ(extend.extended[i].live, !ended.contains(i)) << i;
+    if (!ended.contains(i)) {
+      ASSERT_GT(extend.extended[i].lease_end_us, claim.claimed[i].lease_end_us) << i;
+    }
+  }
 }
 
 // A request that has ended very many leaves it to those that follow to forget them.
