@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -113,6 +115,28 @@ StorePtr open_held(HeldBackend::Hold& hold, const WFStoreOptions& options = {}) 
                                     return std::make_unique<HeldBackend>(std::move(backend), hold);
                                   });
 }
+
+// A backend that takes no end of a run, as if another process had the timer by now. It holds these
+// ends.
+class LosingBackend final : public store_test::BackendAround {
+ public:
+  LosingBackend(std::unique_ptr<workflow::StoreBackend> backend, HeldBackend::Hold& hold)
+      : BackendAround(std::move(backend)), hold_(hold) {}
+
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    const bool works = backend_->execute(requests);
+    for (workflow::StoreRequest* request : requests) {
+      if (auto* const finish = std::get_if<workflow::FinishRequest>(&request->what)) {
+        hold_.pass();
+        finish->accepted = false;
+      }
+    }
+    return works;
+  }
+
+ private:
+  HeldBackend::Hold& hold_;
+};
 
 // A backend whose first claim that takes timers is answered when their leases are over.
 class LateBackend final : public store_test::BackendAround {
@@ -510,6 +534,43 @@ TEST(StoreRequests, CloseEndsAlthoughThereIsAlwaysWork) {
   ASSERT_TRUE(closing.done());
   EXPECT_TRUE(closed);
   EXPECT_TRUE(answered.wait_for(asked));
+}
+
+TEST(StoreRequests, WhatIsLostDuringTheCloseIsReportedBeforeItsEnd) {
+  HeldBackend::Hold hold;
+  SeenRuns runs;
+  Gate gate;
+  std::atomic<int> lost{0};
+  std::atomic<bool> refuses{false};
+  const StorePtr store =
+      store_test::open_wrapped(fresh_url(), {},
+                               [&hold](std::unique_ptr<workflow::StoreBackend> backend,
+                                       const workflow::StoreBackendOptions&) {
+                                 return std::make_unique<LosingBackend>(std::move(backend), hold);
+                               });
+  WFStoreHandlerOptions options;
+  options.on_lost = [&lost](const WFStoreInfo&, uint64_t) { lost++; };
+  ASSERT_EQ(store->handle("kind", gate.handler(runs, *store), options), 0);
+  ASSERT_TRUE(store->schedule({"a", seconds(0), "kind"}).ok());
+  ASSERT_TRUE(runs.wait_for(1));
+  hold.hold();
+  int lost_at_the_end = -1;
+  Background closing([&] {
+    EXPECT_TRUE(store->close(seconds(-1)));
+    lost_at_the_end = lost;
+  });
+  gate.open();
+  EXPECT_TRUE(eventually([&] {
+    store
+        ->create_count_task(
+            "", [&](WFStoreTask* task) { refuses = refuses || task->result().error == ESHUTDOWN; })
+        ->start();
+    return refuses.load();
+  }));
+  EXPECT_EQ(lost, 0);
+  hold.release();
+  ASSERT_TRUE(closing.done());
+  EXPECT_EQ(lost_at_the_end, 1);
 }
 
 class StoreCloses : public testing::TestWithParam<const char*> {};
