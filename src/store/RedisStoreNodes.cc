@@ -114,14 +114,16 @@ void RedisStoreNodes::ask(std::span<Question> questions) {
   for (Question& question : questions) {
     attempts.push_back({&question, &of_shard(question.shard), false, 0});
   }
+  std::vector<Unreachable> unreachable;
   const int64_t end_us = steady_us() + kPatienceUs;
   int64_t pause_us = kFirstPauseUs;
   while (!attempts.empty()) {
     ask_once(attempts);
     bool pauses = false;
     const bool may_again = steady_us() < end_us;
-    std::erase_if(attempts,
-                  [&](Attempt& attempt) { return !may_again || !must_retry(attempt, &pauses); });
+    std::erase_if(attempts, [&](Attempt& attempt) {
+      return !may_again || !must_retry(attempt, &unreachable, &pauses);
+    });
     if (pauses) {
       pause_for(pause_us);
       pause_us = std::min(2 * pause_us, kMaxPauseUs);
@@ -162,7 +164,28 @@ RedisStoreLink::Patience RedisStoreNodes::patience() {
   return patience;
 }
 
-bool RedisStoreNodes::must_retry(Attempt& attempt, bool* pauses) {
+RedisStoreNode* RedisStoreNodes::follow(const RedisUrl::Server& server,
+                                        std::vector<Unreachable>* unreachable,
+                                        RedisStoreLink::Reply* reply) {
+  if (RedisStoreNode* const known = node_at(server)) return known;
+  auto failure =
+      std::find_if(unreachable->begin(), unreachable->end(),
+                   [&server](const Unreachable& other) { return other.server == server; });
+  if (failure == unreachable->end()) {
+    int error = 0;
+    std::string message;
+    RedisStoreNode* const node = add_node(place_.at(server), &error, &message);
+    if (node) return node;
+    failure = unreachable->insert(failure, {server, error, std::move(message)});
+  }
+  reply->error = failure->error;
+  reply->sent = false;
+  reply->reason = failure->message;
+  return nullptr;
+}
+
+bool RedisStoreNodes::must_retry(Attempt& attempt, std::vector<Unreachable>* unreachable,
+                                 bool* pauses) {
   RedisStoreLink::Reply& reply = attempt.question->reply;
   if (reply.error != 0 || !reply.value.is_error()) return false;
   const std::string text = reply.value.string_value();
@@ -175,18 +198,8 @@ bool RedisStoreNodes::must_retry(Attempt& attempt, bool* pauses) {
   if (owners_.empty()) return false;
   const auto redirection = RedisRedirection::parse(text, attempt.node->url.server.host);
   if (!redirection) return false;
-  RedisStoreNode* node = node_at(redirection->server);
-  if (node == nullptr) {
-    std::string message;
-    int error = 0;
-    node = add_node(place_.at(redirection->server), &error, &message);
-    if (node == nullptr) {
-      reply.error = error;
-      reply.sent = false;
-      reply.reason = message;
-      return false;
-    }
-  }
+  RedisStoreNode* const node = follow(redirection->server, unreachable, &reply);
+  if (node == nullptr) return false;
   if (!redirection->asks) {
     owners_[slot_of(attempt.question->shard)] = node;
     set_shards(shards_);

@@ -101,6 +101,12 @@ class RedisStoreNodes {
     bool asking = false;  // behind ASKING
     int hops = 0;
   };
+  // A server to which a redirection leads, and to which no connection could be made.
+  struct Unreachable {
+    RedisUrl::Server server;
+    int error = 0;
+    std::string message;
+  };
   // The settings of a server are read again.
   struct Look {
     RedisStoreNode* node = nullptr;
@@ -120,12 +126,16 @@ class RedisStoreNodes {
   RedisStoreNode* node_at(const RedisUrl::Server& server);
   // Connects to a server that is not known yet. Null with an error and a message.
   RedisStoreNode* add_node(const RedisUrl& url, int* error, std::string* message);
+  // Returns the node that a redirection names; null if it cannot be reached, and then `reply` says
+  // why. A server that is among the unreachable ones is not tried again.
+  RedisStoreNode* follow(const RedisUrl::Server& server, std::vector<Unreachable>* unreachable,
+                         RedisStoreLink::Reply* reply);
   void ask_once(std::span<Attempt> attempts);
   std::vector<Look> add_looks(std::span<const Attempt> attempts,
                               std::vector<RedisStoreLink::Question>* questions);
   void take_look(RedisStoreNode& node, std::span<const RedisStoreLink::Reply> replies);
   // Decides what follows from a reply. Returns whether it is asked again, `*pauses`: not at once.
-  bool must_retry(Attempt& attempt, bool* pauses);
+  bool must_retry(Attempt& attempt, std::vector<Unreachable>* unreachable, bool* pauses);
   size_t slot_of(size_t shard) const;
 
   const RedisStorePlace& place_;

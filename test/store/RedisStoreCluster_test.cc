@@ -1,12 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <latch>
 #include <map>
 #include <set>
 #include <string>
@@ -23,10 +27,12 @@
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
 #include "support/FakeRedis.h"
+#include "support/Loopback.h"
 #include "support/RedisCluster.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 #include "support/TestSeed.h"
+#include "util/UniqueFd.h"
 
 // Stores in a Redis Cluster. What happened is judged by receipts, by what has started, and by what
 // the servers hold, not by what the store says later.
@@ -444,6 +450,75 @@ TEST(RedisStoreCluster, EachMasterCounts) {
   EXPECT_EQ(receipt(), "fsync");
   set(0, "appendonly", "no");
   EXPECT_EQ(receipt(), "memory");
+}
+
+// Counts connections to a port, and ends them at once.
+class Refusing {
+ public:
+  explicit Refusing(uint16_t port)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), thread_([this] { run(); }) {
+    const int on = 1;
+    const struct sockaddr_in address = test_support::loopback(port);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    EXPECT_EQ(
+        ::bind(socket_.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address),
+        0);
+    EXPECT_EQ(::listen(socket_.get(), 128), 0);
+    listening_.count_down();
+  }
+  ~Refusing() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  Refusing(const Refusing&) = delete;
+  Refusing& operator=(const Refusing&) = delete;
+
+  int connections() const { return connections_; }
+
+ private:
+  void run() {
+    listening_.wait();
+    for (;;) {
+      const workflow::UniqueFd connection(::accept(socket_.get(), nullptr, nullptr));
+      if (!connection.valid()) return;
+      connections_++;
+    }
+  }
+
+  const workflow::UniqueFd socket_;
+  std::latch listening_{1};
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
+TEST(RedisStoreCluster, AnUnreachableServerIsTriedOnceForAllShards) {
+  constexpr size_t kShards = 16;
+  RedisCluster cluster({.masters = 1});
+  RedisServer other({.on = RedisServer::On::kCluster});
+  const std::string id = run(other.url(), {"CLUSTER", "MYID"}).value.string_value();
+  const std::string master = cluster.node(0).url();
+  EXPECT_EQ(run(master, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(other.port()),
+                         std::to_string(other.bus_port())})
+                .text,
+            "OK");
+  EXPECT_TRUE(eventually([&] {
+    return run(master, {"CLUSTER", "NODES"}).value.string_value().find(id) != std::string::npos;
+  }));
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=16"));
+  // A master may say that it has given away slots that it has no keys of.
+  flush_all(cluster);
+  for (size_t shard = 0; shard < kShards; shard++) {
+    const std::string slot = std::to_string(cluster.slot_of(key_of(shard, "meta")));
+    EXPECT_EQ(run(master, {"CLUSTER", "SETSLOT", slot, "NODE", id}).text, "OK");
+  }
+  other.stop();
+  const Refusing refusing(other.port());
+  ClaimRequest claim = claim_request(1);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, claim, &failure));
+  EXPECT_THAT(failure.message, HasSubstr(other.address()));
+  EXPECT_FALSE(failure.in_doubt);
+  EXPECT_EQ(refusing.connections(), 1);
 }
 
 // A store that is open notices it, too. What has no timers of the store says nothing about it.
