@@ -50,6 +50,7 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       params_(target.params),
       address_length_(length),
       transport_(target.transport),
+      outlasts_stop_(target.outlasts_stop),
       tunnel_request_(target.tunnel_request),
       greeting_(target.greeting) {
   std::memcpy(&address_, address, length);
@@ -324,8 +325,10 @@ void ClientEndpoint::abort_all() {
   {
     MutexLock lock(mutex_);
     closed_ = true;
-    for (ClientConnection* connection : all_) {
-      connections.emplace_back(connection);
+    if (!outlasts_stop_) {
+      for (ClientConnection* connection : all_) {
+        connections.emplace_back(connection);
+      }
     }
     while (ClientSession* session = take(waiting_.next_for_new())) {
       waiting.push_back(session);

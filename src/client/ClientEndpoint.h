@@ -63,7 +63,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   // If the session of that location waits for a connection here, it ends with `reason`.
   void cancel(const SessionLocation& location, int reason);
 
-  // The runtime stops: everything ends as aborted.
+  // The runtime stops: everything ends as aborted, but for connections that outlast the stop.
   void abort_all();
   void end_with_runtime();
 
@@ -112,6 +112,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   struct sockaddr_storage address_ = {};
   const socklen_t address_length_;
   const enum TransportType transport_;
+  const bool outlasts_stop_;
   const std::string tunnel_request_;
   const std::shared_ptr<const ClientGreeting> greeting_;
   std::optional<ClientTls> tls_;  // constant

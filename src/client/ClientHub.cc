@@ -24,6 +24,7 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
   append_bytes(key, target.params.max_connections);
   append_bytes(key, target.params.connect_timeout);
   append_bytes(key, target.params.response_timeout);
+  append_bytes(key, target.outlasts_stop);
   if (target.is_tls()) {
     append_bytes(key, target.params.ssl_connect_timeout);
     append_bytes(key, target.params.use_tls_sni);

@@ -81,7 +81,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
 
   int64_t now_ns() const { return poller_.clock().now_ns(); }
   int64_t in_ns(int64_t duration_ns) const { return saturating_add(now_ns(), duration_ns); }
-  // Sets the time of on_deadline(). If it is not kNever, on_deadline() is also called when the
+  // Sets the time of on_deadline(). Unless it is kNever, on_deadline() is also called when the
   // poller stops. Returns false if on_deadline() will not be called, because the poller has stopped
   // or memory has run out.
   bool set_deadline(int64_t deadline_ns) WF_REQUIRES(mutex_);

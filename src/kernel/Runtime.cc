@@ -273,7 +273,7 @@ void Runtime::call_services(const std::function<bool(Service&)>& call) {
   std::vector<Service*> services;
   {
     MutexLock lock(services_mutex_);
-    services = services_;
+    services.assign(services_.rbegin(), services_.rend());
     services_closed_ = true;
   }
   for (Service* service : services) {

@@ -148,7 +148,8 @@ class Runtime {
   static int forks_so_far();
   bool start_threads();
   void end_waits();
-  // Calls each service that is registered. Forgets those for which `call` returns false.
+  // Calls each service that is registered, the latest first, because it may use those before it.
+  // Forgets those for which `call` returns false.
   void call_services(const std::function<bool(Service&)>& call);
   // Whether pollers may run what they finish themselves: only with the system's clock, and outside
   // the scheduler that makes runs repeatable.

@@ -1,8 +1,6 @@
 #include "store/RedisPipeline.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <memory>
 #include <new>
 #include <optional>
@@ -11,9 +9,9 @@
 #include "kernel/BlockingScope.h"
 #include "kernel/Runtime.h"
 #include "store/RedisParser.h"
+#include "util/Clock.h"
 #include "util/Time.h"
 #include "workflow/WFTaskError.h"
-#include "workflow/WFTaskFactory.h"
 #include "workflow/detail/ClientExchange.h"
 
 namespace workflow {
@@ -45,6 +43,7 @@ class RedisPipeline::Link final : public ClientExchange,
     // Connections with other parameters are not shared: no task finds this one, and its place does
     // not count among theirs.
     target_.params.max_connections = SIZE_MAX;
+    target_.outlasts_stop = true;
     ping_.set_request("PING", {});
     if (!allow_cancel()) {
       throw std::bad_alloc();
@@ -52,7 +51,7 @@ class RedisPipeline::Link final : public ClientExchange,
   }
   ~Link() override = default;
 
-  void begin_anew() {
+  void start() {
     if (target_.error != 0) {
       state_ = WFT_STATE_SYS_ERROR;
       error_ = target_.error;
@@ -65,8 +64,6 @@ class RedisPipeline::Link final : public ClientExchange,
     reason_.store(reason, std::memory_order_release);
     cancel(reason);
   }
-  // Between two exchanges, when no canceller is left.
-  void forget_reason() { reason_.store(0, std::memory_order_release); }
   void ask() { ask_to_send(); }
 
  private:
@@ -77,7 +74,7 @@ class RedisPipeline::Link final : public ClientExchange,
     greeted_ = false;
     return this;
   }
-  // The first reply is limited as that of a task. Afterwards the pipeline looks at the time.
+  // The first reply is limited as that of a task, and the others by end_if_silent().
   ClientTimes times() const override { return {.between_reads = -1, .after_renew = -1}; }
   bool leaves_connection_usable() override { return false; }
   void take_more_to_send(std::string* bytes) override { pipeline_.take_chunk(bytes); }
@@ -142,28 +139,21 @@ class RedisPipeline::Link final : public ClientExchange,
 };
 
 RedisPipeline::RedisPipeline(const RedisUrl& url, const Options& options)
-    : options_(options),
-      link_(std::make_unique<Link>(*this, url, options.reply_size_limit)),
-      pause_ms_(options.first_pause_ms) {
-  connect();
+    : options_(options), link_(std::make_unique<Link>(*this, url, options.reply_size_limit)) {
+  link_->start();
 }
 
 RedisPipeline::~RedisPipeline() {
   close();
 }
 
-bool RedisPipeline::is_connected() const {
-  MutexLock lock(mutex_);
-  return connected_;
-}
-
-int64_t RedisPipeline::now_ms() const {
-  return Runtime::current().clock().now_ns() / kNsPerMs;
+int64_t RedisPipeline::now_ms() {
+  return system_clock().now_ns() / kNsPerMs;
 }
 
 int RedisPipeline::post(const std::string& command, Callback callback) {
   MutexLock lock(mutex_);
-  if (closing_) return ECANCELED;
+  if (closed_) return ECANCELED;
   const bool is_full =
       unsent_bytes_ > 0 && (command.size() > options_.max_unsent_bytes ||
                             unsent_bytes_ > options_.max_unsent_bytes - command.size());
@@ -200,19 +190,11 @@ bool RedisPipeline::add_to_chunks(const std::string& command) {
 }
 
 void RedisPipeline::connected() {
-  uint64_t timer = 0;
-  {
-    MutexLock lock(mutex_);
-    timer = timer_number_;
-    connected_ = true;
-    pause_ms_ = options_.first_pause_ms;
-    asked_ = !chunks_.empty();
-    if (asked_) {
-      link_->ask();
-    }
-  }
-  if (!begin_timer(options_.reply_timeout_ms, timer)) {
-    throw std::bad_alloc();  // as if there were none for the first reply: the connection ends
+  MutexLock lock(mutex_);
+  connected_ = true;
+  asked_ = !chunks_.empty();
+  if (asked_) {
+    link_->ask();
   }
 }
 
@@ -263,28 +245,21 @@ void RedisPipeline::ended() {
 void RedisPipeline::lost(int state, int error) {
   size_t sent = 0;
   size_t all = 0;
-  WFTimerHandle timer;
-  bool closing = false;
   {
     MutexLock lock(mutex_);
-    closing_ = closing_ || state == WFT_STATE_ABORTED;
-    closing = closing_;
-    if (!closing && !options_.reconnects) {
-      closing_ = true;
+    const bool is_given_up = closed_ || state == WFT_STATE_ABORTED;
+    closed_ = true;
+    if (is_given_up) {
+      state = WFT_STATE_SYS_ERROR;
+      error = ECANCELED;
+    } else {
       end_state_ = state;
       end_error_ = error;
     }
-    timer_number_++;
-    all = entries_.size();  // more may be posted meanwhile
+    all = entries_.size();
     sent = std::exchange(sent_, 0);
     chunks_.clear();
     unsent_bytes_ = 0;
-    timer = timer_;
-  }
-  timer.cancel();
-  if (closing) {
-    state = WFT_STATE_SYS_ERROR;
-    error = ECANCELED;
   }
   for (size_t i = 0; i < all; i++) {
     Outcome outcome;
@@ -293,98 +268,8 @@ void RedisPipeline::lost(int state, int error) {
     outcome.sent = i < sent;
     take_first()(std::move(outcome));
   }
-  int pause = 0;
-  uint64_t last_timer = 0;
-  {
-    MutexLock lock(mutex_);
-    // A cancel that comes late must not meet the next connection.
-    while (cancelling_) {
-      changed_.wait(mutex_);
-    }
-    link_->forget_reason();
-    if (!closing_) {
-      pause = std::max(pause_ms_, 1);
-      pause_ms_ = std::min(2 * pause_ms_, options_.max_pause_ms);
-    }
-    last_timer = timer_number_;
-    following_++;
-    running_ = false;
-  }
-  if (pause > 0 && !begin_timer(pause, last_timer)) {
-    connect();
-  }
-  end_following();
-}
-
-void RedisPipeline::connect() {
-  {
-    MutexLock lock(mutex_);
-    if (closing_ || running_) return;
-    running_ = true;
-  }
-  link_->begin_anew();
-}
-
-bool RedisPipeline::begin_timer(int64_t delay_ms, uint64_t after) {
-  uint64_t number = 0;
-  {
-    MutexLock lock(mutex_);
-    // close() would not find the timer, or it would take the place of a later one.
-    if (closing_ || timer_number_ != after) return true;
-    number = ++timer_number_;
-    following_++;
-  }
-  WFTimerTask* task = nullptr;
-  WFTimerHandle handle;
-  try {
-    task = WFTaskFactory::create_timer_task(
-        std::chrono::milliseconds(delay_ms), [this, number](WFTimerTask* timer) {
-          time_passed(number, timer->get_state(), timer->get_error());
-        });
-    handle = WFTimer::handle_of(task);
-  } catch (const std::bad_alloc&) {
-    // There is no timer.
-  }
-  if (handle == WFTimerHandle()) {  // close() would not find the timer
-    if (task) {
-      task->dismiss();
-    }
-    end_following();
-    return false;
-  }
-  {
-    MutexLock lock(mutex_);
-    if (!closing_ && timer_number_ == number) {
-      timer_ = std::exchange(handle, WFTimerHandle());
-    }
-  }
-  task->start();
-  handle.cancel();  // if nobody else would
-  return true;
-}
-
-void RedisPipeline::end_following() {
-  bool drops = false;
-  {
-    MutexLock lock(mutex_);
-    if (closing_ && !running_ && !dropping_) {
-      dropping_ = drops = true;
-      chunks_.clear();
-      unsent_bytes_ = 0;
-    }
-  }
-  while (drops) {
-    Callback callback;
-    {
-      MutexLock lock(mutex_);
-      if (entries_.empty()) break;
-      callback = std::move(entries_.front());
-      entries_.pop_front();
-    }
-    callback(ending());
-  }
   MutexLock lock(mutex_);
-  following_--;
+  running_ = false;
   changed_.notify_all();
 }
 
@@ -398,39 +283,15 @@ RedisPipeline::Outcome RedisPipeline::ending() const {
   return outcome;
 }
 
-bool RedisPipeline::is_overdue() const {
-  return connected_ && sent_ > 0 && now_ms() - progress_ms_ >= options_.reply_timeout_ms;
-}
-
-void RedisPipeline::time_passed(uint64_t timer, int state, int error) {
-  bool connects = false;
-  bool gives_up = false;
-  int64_t next_ms = 0;
+void RedisPipeline::end_if_silent(int64_t limit_ms) {
+  bool is_silent = false;
   {
     MutexLock lock(mutex_);
-    // One that there was no memory for has passed early. Nobody would look at the time any more, so
-    // the connection is given up.
-    const bool failed = state == WFT_STATE_SYS_ERROR && error != ECANCELED;
-    const bool passed =
-        (state == WFT_STATE_SUCCESS || failed) && !closing_ && timer == timer_number_;
-    connects = passed && !running_;
-    gives_up = passed && (failed || is_overdue());
-    if (passed && connected_ && !gives_up) {
-      const int64_t waited = sent_ > 0 ? now_ms() - progress_ms_ : 0;
-      next_ms = std::max<int64_t>(options_.reply_timeout_ms - waited, 1);
-    }
-    if (state == WFT_STATE_ABORTED) {
-      closing_ = true;
-    }
+    is_silent = connected_ && sent_ > 0 && now_ms() - progress_ms_ >= limit_ms;
   }
-  if (connects) {
-    connect();
-  } else if (gives_up) {
+  if (is_silent) {
     cancel_link(ETIMEDOUT);
-  } else if (next_ms > 0 && !begin_timer(next_ms, timer)) {
-    cancel_link(ENOMEM);
   }
-  end_following();
 }
 
 void RedisPipeline::cancel_link(int reason) {
@@ -449,17 +310,14 @@ void RedisPipeline::cancel_link(int reason) {
 }
 
 void RedisPipeline::close() {
-  WFTimerHandle timer;
   {
     MutexLock lock(mutex_);
-    closing_ = true;
-    timer = timer_;
+    closed_ = true;
   }
-  timer.cancel();
   cancel_link(ECANCELED);
   BlockingScope blocking;
   MutexLock lock(mutex_);
-  while (running_ || cancelling_ || following_ > 0) {
+  while (running_ || cancelling_) {
     changed_.wait(mutex_);
   }
 }

@@ -11,7 +11,6 @@
 #include "util/Mutex.h"
 #include "workflow/RedisMessage.h"
 #include "workflow/WFTaskState.h"
-#include "workflow/WFTimer.h"
 
 namespace workflow {
 
@@ -19,14 +18,17 @@ namespace workflow {
 // What is posted while the connection writes goes out with the next write: nothing waits for a
 // batch to fill, and a busy pipeline sends many commands at a time.
 //
-// The connection is made at once, and again after it was lost, with growing pauses. A command that
-// is posted meanwhile waits for the next attempt. A command whose connection could not be made or
-// was lost is never sent again by the pipeline; its outcome says whether it may have been executed.
+// The connection is made at once, and once only: when it has ended, so has the pipeline. What is
+// posted before it is made waits for it. The outcome of a command whose connection could not be
+// made or was lost says whether the server may have executed it.
+//
+// Nothing limits how long a reply may take, but for end_if_silent(). A connection that is made when
+// the library stops goes on until close().
 //
 // Threads: any thread may call post(). The callbacks of a pipeline run one at a time. A reply is
-// passed on by the poller's thread, and the loss of a connection by a handler thread. So callbacks
-// must not block or call user code. Each is called once, before close() returns, and never inside
-// post(). A callback may call post(), but not close().
+// passed on by the poller's thread, and the loss of the connection by a handler thread. So
+// callbacks must not block or call user code. Each is called once, before close() returns, and
+// never inside post(). A callback may call post(), but not close().
 //
 // Order: mutex_, then the Channel lock of the connection.
 //
@@ -34,28 +36,21 @@ namespace workflow {
 // 1. entries_ holds the commands whose outcome is unknown, in the order of their posts. The first
 //    sent_ of them were handed to the connection; the bytes of the others are in chunks_, in the
 //    same order.
-// 2. connected_ is true from the answer to the first PING of a connection to its end. While it is
-//    true the connection stays the same, so that ask_to_send() may be called under mutex_.
+// 2. connected_ is true from the answer to the first PING to the end of the connection, so that
+//    ask_to_send() may be called under mutex_.
 // 3. If connected_ is true and chunks_ is not empty, asked_ is true, and the poller's thread will
 //    take the chunks: no post is left behind.
-// 4. The pipeline ends after three things: the exchange (running_), what follows an exchange or a
-//    timer (following_), and a canceller (cancelling_). close() waits for all of them.
-// 5. While running_ is true, only the exchange ends commands. When closing_ is true and running_ is
-//    false, both stay so, nothing is posted any more, and one thread ends what is left: the one
-//    that has set dropping_.
+// 4. running_ is true from the construction until the connection has ended and every command has
+//    its outcome. Only the exchange ends commands. It sets closed_ before it does, and after that
+//    nothing is posted.
+// 5. The pipeline has ended when neither the exchange (running_) nor a canceller (cancelling_) is
+//    under way. close() waits for both.
 class RedisPipeline {
  public:
   struct Options {
     size_t max_commands = 65536;                         // that have no outcome yet
     size_t max_unsent_bytes = size_t{64} * 1024 * 1024;  // a single command may be larger
     size_t reply_size_limit = size_t{64} * 1024 * 1024;
-    // The connection is given up if commands wait for replies and nothing has come for so long.
-    int reply_timeout_ms = 10 * 1000;
-    // How long it waits before it connects again: doubled with each failure in a row.
-    int first_pause_ms = 20;
-    int max_pause_ms = 1000;
-    // False: it does not connect again. Once its only connection has ended, posts are refused.
-    bool reconnects = true;
   };
 
   struct Outcome {
@@ -76,8 +71,8 @@ class RedisPipeline {
   RedisPipeline& operator=(const RedisPipeline&) = delete;
 
   // Sends one command, which append_command() has encoded. Returns 0, or an errno value if the
-  // callback will not be called: ENOBUFS at a limit, ENOMEM, or ECANCELED after close(), when the
-  // library stops, or when the only connection has ended.
+  // callback will not be called: ENOBUFS at a limit, ENOMEM, or ECANCELED after close() or when the
+  // connection has ended.
   int post(const std::string& command, Callback callback);
 
   // Refuses further posts, closes the connection, and returns when every callback has returned.
@@ -85,9 +80,12 @@ class RedisPipeline {
   // meanwhile. Not for callbacks.
   void close();
 
-  bool is_connected() const;
-  // What a post that is refused would have ended with: the failure of the only connection, or
-  // SYS_ERROR with ECANCELED.
+  // If commands wait for replies and nothing has come for so long, the connection ends, and they
+  // end with ETIMEDOUT, soon after this has returned.
+  void end_if_silent(int64_t limit_ms);
+
+  // What a post that is refused would have ended with: the failure of the connection, or SYS_ERROR
+  // with ECANCELED.
   Outcome ending() const;
 
  private:
@@ -113,18 +111,9 @@ class RedisPipeline {
 
   // Returns false if there is no memory.
   bool add_to_chunks(const std::string& command) WF_REQUIRES(mutex_);
-  void connect();
   void cancel_link(int reason) WF_EXCLUDES(mutex_);
-  // Starts the timer that leads to time_passed(), unless the pipeline is being closed, or another
-  // one has followed on timer `after` meanwhile. Returns false if there is no memory.
-  bool begin_timer(int64_t delay_ms, uint64_t after);
-  void time_passed(uint64_t timer, int state, int error);
   Callback take_first();
-  // The last step of what following_ counts. Ends what was posted during a pause or an end, if
-  // nothing will connect any more and no other thread does so.
-  void end_following();
-  bool is_overdue() const WF_REQUIRES(mutex_);
-  int64_t now_ms() const;
+  static int64_t now_ms();
 
   const Options options_;
   const std::unique_ptr<Link> link_;
@@ -137,18 +126,12 @@ class RedisPipeline {
   size_t unsent_bytes_ WF_GUARDED_BY(mutex_) = 0;
   bool connected_ WF_GUARDED_BY(mutex_) = false;
   bool asked_ WF_GUARDED_BY(mutex_) = false;
-  bool closing_ WF_GUARDED_BY(mutex_) = false;
-  bool running_ WF_GUARDED_BY(mutex_) = false;
+  bool closed_ WF_GUARDED_BY(mutex_) = false;
+  bool running_ WF_GUARDED_BY(mutex_) = true;
   bool cancelling_ WF_GUARDED_BY(mutex_) = false;
-  bool dropping_ WF_GUARDED_BY(mutex_) = false;
-  // Timers whose callback has not returned, and lost() after it has cleared running_.
-  int following_ WF_GUARDED_BY(mutex_) = 0;
-  WFTimerHandle timer_ WF_GUARDED_BY(mutex_);
-  // How the only connection has ended; SUCCESS before that.
+  // How the connection has ended; SUCCESS before that, and after close().
   int end_state_ WF_GUARDED_BY(mutex_) = WFT_STATE_SUCCESS;
   int end_error_ WF_GUARDED_BY(mutex_) = 0;
-  uint64_t timer_number_ WF_GUARDED_BY(mutex_) = 0;  // an earlier timer means nothing any more
-  int pause_ms_ WF_GUARDED_BY(mutex_);
   int64_t progress_ms_ WF_GUARDED_BY(mutex_) = 0;  // when a reply came, or when none was awaited
 };
 

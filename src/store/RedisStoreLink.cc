@@ -8,6 +8,7 @@
 
 #include "kernel/BlockingScope.h"
 #include "kernel/ErrorText.h"
+#include "kernel/Runtime.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
 #include "workflow/WFTaskError.h"
@@ -17,7 +18,9 @@ namespace workflow {
 
 namespace {
 
-constexpr int kTimeoutMs = 10'000;
+// How long a server may be silent.
+constexpr int64_t kLimitMs = 10'000;
+constexpr int64_t kLimitAtStopMs = 2'000;
 
 int64_t mono_us() {
   return system_clock().now_ns() / 1000;
@@ -127,10 +130,18 @@ bool may_go_on(const RedisStoreLink::Patience& patience) {
 
 enum class Waited { kForAll, kForEnough, kTooLong };
 
+void end_silent(const std::vector<RedisStoreLink::Question>& questions) {
+  const int64_t limit_ms = Runtime::current().stopping() ? kLimitAtStopMs : kLimitMs;
+  for (const RedisStoreLink::Question& question : questions) {
+    question.link->end_if_silent(limit_ms);
+  }
+}
+
 Waited wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
   while (!awaited.has(patience.enough)) {
     const size_t missing = awaited.missing();
     if (awaited.wait(RedisStoreLink::kSilenceUs, patience.enough)) return Waited::kForAll;
+    end_silent(awaited.questions);
     const bool is_silent = awaited.missing() == missing;
     if (is_silent && !may_go_on(patience)) return Waited::kTooLong;
   }
@@ -153,15 +164,8 @@ void set_given_up(const RedisStoreLink& link, Waited waited, RedisStoreLink::Rep
 
 }  // namespace
 
-RedisPipeline::Options RedisStoreLink::options() {
-  RedisPipeline::Options options;
-  options.reply_timeout_ms = kTimeoutMs;
-  options.reconnects = false;
-  return options;
-}
-
 RedisStoreLink::RedisStoreLink(const RedisUrl& url)
-    : name_("Redis at " + url.address()), last_reply_us_(mono_us()), pipeline_(url, options()) {}
+    : name_("Redis at " + url.address()), last_reply_us_(mono_us()), pipeline_(url) {}
 
 std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Question>& questions,
                                                             const Patience& patience) {

@@ -13,7 +13,8 @@
 namespace workflow {
 
 // One connection of a store to a server, which is never replaced. A restart of the server ends it.
-// A failover may leave it standing: see RedisStoreNodes.
+// A failover may leave it standing: see RedisStoreNodes. The exit of the process leaves it standing
+// until the store is closed.
 //
 // Used by one thread at a time. Blocks.
 class RedisStoreLink {
@@ -51,12 +52,16 @@ class RedisStoreLink {
   // The server as messages name it, such as "Redis at 127.0.0.1:6379". Never a user or a password.
   const std::string& name() const { return name_; }
 
-  // Sends all at once, and waits for what becomes of each: a reply, or an error within about 10 s
-  // of silence. After an error the connection has ended, unless it is ENOMEM or ENOBUFS.
+  // Sends all at once, and waits for what becomes of each: a reply, or an error after some 10 s of
+  // silence, or 2 s while the library stops. After an error the connection has ended, unless it is
+  // ENOMEM or ENOBUFS.
   static std::vector<Reply> ask_each(const std::vector<Question>& questions,
                                      const Patience& patience);
   std::vector<Reply> ask(const std::vector<std::string>& commands);
   Reply ask(const std::string& command);
+
+  // Ends the connection if replies are awaited and nothing has come for so long.
+  void end_if_silent(int64_t limit_ms) { pipeline_.end_if_silent(limit_ms); }
 
   // Whether a reply came kSilenceUs or more after the previous one, or after the connection was
   // begun. Stays true until was_checked() reports that the server is still a master. That check
@@ -65,7 +70,6 @@ class RedisStoreLink {
   void was_checked(int64_t began_us);
 
  private:
-  static RedisPipeline::Options options();
   void heard(int64_t received_us);
 
   const std::string name_;

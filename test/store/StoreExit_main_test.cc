@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -32,7 +33,8 @@ using test_support::Tally;
 
 // Never destroyed, as in programs that end by exit().
 WFTimerStore& left_open() {
-  static WFTimerStore* const store = WFTimerStore::open("memory:left");
+  const std::string url = exit_kit::variable("STORE_EXIT_URL");
+  static WFTimerStore* const store = WFTimerStore::open(url.empty() ? "memory:left" : url);
   return *store;
 }
 
@@ -65,6 +67,12 @@ void a_run_waits() {
   });
   store.schedule({"a", seconds(0), "kind"});
   begun.wait_for(1);
+  const std::string server = exit_kit::variable("STORE_EXIT_STOPS");
+  if (!server.empty()) {
+    const std::string about = redis_test::info(server, "server");
+    const std::string field = "process_id:";
+    ::kill(std::stoi(about.substr(about.find(field) + field.size())), SIGSTOP);
+  }
   exit_kit::begin_exit([&store] {
     const WFTimerStoreStats stats = store.stats();
     exit_kit::say(std::to_string(stats.running) + " running, " + std::to_string(stats.retried) +
@@ -252,6 +260,32 @@ TEST(StoreExit, TimersThatWaitHoldNothingUp) {
 TEST(StoreExit, ARunIsAbortedAndWillRunAgain) {
   EXPECT_EQ(exit_kit::play_promptly("a run waits"),
             "aborted\n0 running, 1 retried, 0 acknowledged\n");
+}
+
+// The connection to the server goes on until the store has told it how the runs have ended.
+TEST(StoreExit, ARedisHearsOfTheRunsThatTheExitHasEnded) {
+  redis_test::RedisServer server;
+  EXPECT_EQ(exit_kit::play_promptly("a run waits",
+                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"}),
+            "aborted\n0 running, 1 retried, 0 acknowledged\n");
+}
+
+TEST(StoreExit, ARedisAnswersEachRequest) {
+  redis_test::RedisServer server;
+  EXPECT_EQ(exit_kit::play_promptly("requests are under way",
+                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"},
+                                    seconds(10)),
+            "2000 answered\n");
+}
+
+// The exit waits some 3 s for it.
+TEST(StoreExit, ASilentRedisHoldsItUpForAMoment) {
+  const redis_test::RedisServer server;
+  EXPECT_EQ(exit_kit::play_promptly("a run waits",
+                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2",
+                                     "STORE_EXIT_STOPS=" + server.url()}),
+            "aborted\n0 running, 0 retried, 0 acknowledged\n");
+  server.signal(SIGCONT);
 }
 
 // This stop has work to do: the store carries out what it was asked for, and 2,000 callbacks run.

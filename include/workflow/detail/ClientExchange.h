@@ -59,6 +59,9 @@ struct ClientTarget {
   // HTTP: the value of Host if the user does not set it. Empty: host and port.
   std::string authority;
   struct EndpointParams params;
+  // When the library stops, an exchange that has a connection goes on. Whoever has begun it ends
+  // it, within Service::finish_work() of a service that was added after the first exchange began.
+  bool outlasts_stop = false;
   // If this is not 0, requests to the target end with SYS_ERROR and this errno.
   int error = 0;
 
