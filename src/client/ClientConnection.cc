@@ -258,8 +258,9 @@ bool ClientConnection::is_still_idle() {
 
 void ClientConnection::limit(int64_t deadline_ns) {
   if (set_deadline(deadline_ns)) return;
-  // If the runtime stops, abort() comes.
-  if (cancel_error_ == 0 && !endpoint_->runtime_stops()) {
+  if (endpoint_->runtime_stops()) {
+    aborting_ = true;  // nothing would limit it
+  } else if (cancel_error_ == 0) {
     cancel_error_ = ENOMEM;
   }
   ask_poller();

@@ -89,7 +89,7 @@ void Channel::left_queue(bool stopped, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     queued_ns_ = kNever;
-    if (deadline_ns_ == kNever) return;  // there is none any more
+    if (deadline_ns_ == kNever) return;  // the deadline was taken back
     if (!stopped && !deadline_passed()) {
       if (set_deadline(deadline_ns_)) return;
       deadline_ns_ = 0;  // nothing would report it later

@@ -18,13 +18,14 @@
 
 namespace workflow {
 
-// Something that brings work in and must be closed before the rest stops, such as a server.
+// Something that brings work in and must be closed before the rest stops, such as a server. Of
+// several services, the one that was added last is called first, because it may use the others.
 class Service {
  public:
   // Called when the runtime begins to stop. The service brings in no more work. Returns soon.
   virtual void refuse_new_work() = 0;
 
-  // Called once when everything that waited has ended. Waits for what neither the pollers nor the
+  // Called once when all tasks that waited have ended. Waits for what neither the pollers nor the
   // handler threads end: sessions, or threads of the service's own. Returns false if the service
   // has ended here and may be gone: then it is not called again.
   virtual bool finish_work() { return true; }
@@ -148,8 +149,8 @@ class Runtime {
   static int forks_so_far();
   bool start_threads();
   void end_waits();
-  // Calls each service that is registered, the latest first, because it may use those before it.
-  // Forgets those for which `call` returns false.
+  // Calls each service that is registered, the last one first. Forgets those for which `call`
+  // returns false.
   void call_services(const std::function<bool(Service&)>& call);
   // Whether pollers may run what they finish themselves: only with the system's clock, and outside
   // the scheduler that makes runs repeatable.

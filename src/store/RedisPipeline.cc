@@ -1,5 +1,6 @@
 #include "store/RedisPipeline.h"
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -291,6 +292,17 @@ void RedisPipeline::end_if_silent(int64_t limit_ms) {
   }
   if (is_silent) {
     cancel_link(ETIMEDOUT);
+  }
+}
+
+void RedisPipeline::end_if_unconnected() {
+  bool is_connected = false;
+  {
+    MutexLock lock(mutex_);
+    is_connected = connected_;
+  }
+  if (!is_connected) {
+    cancel_link(ESHUTDOWN);
   }
 }
 

@@ -22,8 +22,8 @@ namespace workflow {
 // posted before it is made waits for it. The outcome of a command whose connection could not be
 // made or was lost says whether the server may have executed it.
 //
-// Nothing limits how long a reply may take, but for end_if_silent(). A connection that is made when
-// the library stops goes on until close().
+// Nothing limits how long a reply may take, but for end_if_silent(). When the library stops, a
+// connection whose first PING was answered goes on until close().
 //
 // Threads: any thread may call post(). The callbacks of a pipeline run one at a time. A reply is
 // passed on by the poller's thread, and the loss of the connection by a handler thread. So
@@ -41,8 +41,8 @@ namespace workflow {
 // 3. If connected_ is true and chunks_ is not empty, asked_ is true, and the poller's thread will
 //    take the chunks: no post is left behind.
 // 4. running_ is true from the construction until the connection has ended and every command has
-//    its outcome. Only the exchange ends commands. It sets closed_ before it does, and after that
-//    nothing is posted.
+//    its outcome. When the connection has ended, closed_ is set before the commands that are left
+//    get their outcomes, and after that nothing is posted.
 // 5. The pipeline has ended when neither the exchange (running_) nor a canceller (cancelling_) is
 //    under way. close() waits for both.
 class RedisPipeline {
@@ -83,6 +83,9 @@ class RedisPipeline {
   // If commands wait for replies and nothing has come for so long, the connection ends, and they
   // end with ETIMEDOUT, soon after this has returned.
   void end_if_silent(int64_t limit_ms);
+  // If the first PING has not been answered, the connection ends, and the commands that wait for it
+  // end with ESHUTDOWN, soon after this has returned.
+  void end_if_unconnected();
 
   // What a post that is refused would have ended with: the failure of the connection, or SYS_ERROR
   // with ECANCELED.
@@ -129,7 +132,7 @@ class RedisPipeline {
   bool closed_ WF_GUARDED_BY(mutex_) = false;
   bool running_ WF_GUARDED_BY(mutex_) = true;
   bool cancelling_ WF_GUARDED_BY(mutex_) = false;
-  // How the connection has ended; SUCCESS before that, and after close().
+  // How the connection has ended; SUCCESS before that, and if close() has ended it.
   int end_state_ WF_GUARDED_BY(mutex_) = WFT_STATE_SUCCESS;
   int end_error_ WF_GUARDED_BY(mutex_) = 0;
   int64_t progress_ms_ WF_GUARDED_BY(mutex_) = 0;  // when a reply came, or when none was awaited

@@ -311,7 +311,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
     }
   }
   if (!run(claims)) return false;
-  // Others have claimed some of what was seen. What is due in other shards was left for that.
+  // If others have claimed some of what was seen, timers of other shards can be taken instead.
   auto& answered = std::get<ClaimRequest>(request.what);
   answered.again = answered.again || (answered.more && answered.claimed.size() < planned);
   return true;
@@ -344,9 +344,11 @@ void RedisStoreBackend::fill(Lane& lane) {
   size_t bytes = 0;
   lane.under_way = 0;
   for (size_t i = lane.done; i < lane.waiting.size() && lane.under_way < kMaxAtOnce; i++) {
-    bytes += lane.waiting[i].second->bytes();
+    const RedisStorePart& part = *lane.waiting[i].second;
+    bytes += part.bytes();
     if (lane.under_way > 0 && bytes > kMaxBytes) break;
     lane.under_way++;
+    if (part.ends_script()) break;
   }
 }
 

@@ -19,7 +19,8 @@ constexpr int64_t kMaxLengthUs = int64_t{1} << 50;
 // As in RedisStoreTimersScript.cc.
 constexpr size_t kSmallPayload = 200;
 constexpr size_t kMaxCount = 1'000'000;
-// So many leases are extended by one script at most: it takes a server some 30 ms.
+// So many leases are extended by one script at most: it takes a server some 30 ms. After so many
+// the script leaves the requests that follow to the next one (`looked_at` in RedisStoreScripts.cc).
 constexpr size_t kMaxExtended = 2000;
 
 std::string padded(uint64_t number, size_t digits = 19) {
@@ -140,7 +141,7 @@ class Parts {
     for (RedisStorePart& part : all('X', {length_text(what.lease_us)})) {
       for (const RunId& run : what.runs) {
         if (run.timer % shards_ == part.shard) {
-          if (part.arguments.size() > 2 * kMaxExtended) {
+          if (part.ends_script()) {
             parts.push_back(part);
             part.arguments.resize(1);
           }
@@ -235,6 +236,10 @@ size_t RedisStorePart::bytes() const {
     bytes += argument.size() + 16;
   }
   return bytes;
+}
+
+bool RedisStorePart::ends_script() const {
+  return letter == 'X' && arguments.size() > 2 * kMaxExtended;
 }
 
 std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,

@@ -29,6 +29,8 @@ struct RedisStorePart {
   int64_t ahead_us = 0;
 
   size_t bytes() const;
+  // Whether a script leaves what follows to the next one.
+  bool ends_script() const;
   // Letter and arguments as one argument of a script.
   std::string packed() const;
   // Appends what the script should read before it begins: numbers of timers, and names.

@@ -131,9 +131,8 @@ bool may_go_on(const RedisStoreLink::Patience& patience) {
 enum class Waited { kForAll, kForEnough, kTooLong };
 
 void end_silent(const std::vector<RedisStoreLink::Question>& questions) {
-  const int64_t limit_ms = Runtime::current().stopping() ? kLimitAtStopMs : kLimitMs;
   for (const RedisStoreLink::Question& question : questions) {
-    question.link->end_if_silent(limit_ms);
+    question.link->end_if_silent();
   }
 }
 
@@ -207,6 +206,14 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
     }
   }
   return replies;
+}
+
+void RedisStoreLink::end_if_silent() {
+  const bool stops = Runtime::current().stopping();
+  pipeline_.end_if_silent(stops ? kLimitAtStopMs : kLimitMs);
+  if (stops) {
+    pipeline_.end_if_unconnected();
+  }
 }
 
 void RedisStoreLink::heard(int64_t received_us) {

@@ -13,8 +13,8 @@
 namespace workflow {
 
 // One connection of a store to a server, which is never replaced. A restart of the server ends it.
-// A failover may leave it standing: see RedisStoreNodes. The exit of the process leaves it standing
-// until the store is closed.
+// A failover may leave it standing: see RedisStoreNodes. When the library stops, one that has been
+// made stays until the store is closed, and one that is being made ends.
 //
 // Used by one thread at a time. Blocks.
 class RedisStoreLink {
@@ -60,8 +60,8 @@ class RedisStoreLink {
   std::vector<Reply> ask(const std::vector<std::string>& commands);
   Reply ask(const std::string& command);
 
-  // Ends the connection if replies are awaited and nothing has come for so long.
-  void end_if_silent(int64_t limit_ms) { pipeline_.end_if_silent(limit_ms); }
+  // Ends the connection if replies have been awaited for too long. See ask_each().
+  void end_if_silent();
 
   // Whether a reply came kSilenceUs or more after the previous one, or after the connection was
   // begun. Stays true until was_checked() reports that the server is still a master. That check

@@ -78,16 +78,17 @@ if session and session ~= '' and redis.call('HEXISTS', KEYS[12], session) == 0 t
   local used = redis.call('HINCRBY', meta, 'uses', 1)
   redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, 0, '', '', ''))
   redis.call('ZADD', KEYS[13], used, session)
-  -- Processes that come and go and ask for nothing are forgotten here: no request does it for them.
-  for _ = 1, 100 do
-    if redis.call('ZCARD', KEYS[13]) <= 256 then break end
-    local oldest = redis.call('ZRANGE', KEYS[13], 0, 0)[1]
-    local packed = redis.call('HGET', KEYS[12], oldest)
-    local has_answers = packed and select(3, cmsgpack.unpack(packed)) > 0
-    if has_answers then break end  -- looks and requests forget them, step by step
-    redis.call('HDEL', KEYS[12], oldest)
-    redis.call('ZREM', KEYS[13], oldest)
-    redis.call('HSET', meta, 'dropped', '1')
+  -- Processes may come and go and ask for nothing, so that no request forgets them. Of the sessions
+  -- before the latest 256 those are forgotten here that have no answers.
+  local many = math.min(redis.call('ZCARD', KEYS[13]) - 256, 512)
+  local oldest = many > 0 and redis.call('ZRANGE', KEYS[13], 0, many - 1) or {}
+  for _, old in ipairs(oldest) do
+    local packed = redis.call('HGET', KEYS[12], old)
+    if not packed or select(3, cmsgpack.unpack(packed)) == 0 then
+      redis.call('HDEL', KEYS[12], old)
+      redis.call('ZREM', KEYS[13], old)
+      redis.call('HSET', meta, 'dropped', '1')
+    end
   end
 end
 -- The largest of all processes bounds what all sessions together remember.

@@ -60,8 +60,8 @@ const std::string& redis_store_opening();
 // and its arguments. From the tenth on they are MessagePack. Returns {time, progress, last, one
 // answer for each request}. If the shard has not been opened on this server, or has lost numbers
 // since, it returns the error NEWSERVER and has done nothing. After requests about names with very
-// many timers it leaves out those that follow, and has not begun with them; but never the first
-// one.
+// many timers, or about very many leases, it leaves out those that follow, and has not begun with
+// them; but never the first one.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

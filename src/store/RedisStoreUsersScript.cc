@@ -342,10 +342,8 @@ local function forget_oldest(most, least)
   call('ZREM', USED, oldest)
   sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
 end
--- Forgets what is too much. Some more may be kept, so that many can be forgotten at once. No
--- request has to forget very many: what is left over is for the next ones. There are at most so
--- many sessions, and all together have at most four times as many answers as the process remembers
--- that remembers most.
+-- There are at most so many sessions, and all together have at most four times as many answers as the
+-- process remembers that remembers most.
 local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[10] or 0))
 local function count_sessions()
   all_sessions = all_sessions or call('ZCARD', USED)
@@ -357,6 +355,8 @@ local function trim_sessions()
     forget_oldest(1000, 1000)
   end
 end
+-- Forgets what is too much. Some more may be kept, so that many can be forgotten at once. No
+-- request has to forget very many: what is left over is for the next ones.
 local function trim_answers(id, session)
   local over, all_over = session.count - remembered, all_answers - MAX_ANSWERS
   if over <= some_more and all_over <= some_more and all_sessions <= MAX_SESSIONS then return end

@@ -204,12 +204,14 @@ bool StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, const FINISH& fi
 void StoreEngine::run() {
   MutexLock lock(mutex_);
   for (;;) {
+    replace_alarms();
     while (!has_work()) {
       if (stop_) return;
-      work_.wait(mutex_);
+      wait_for_work();
+      replace_alarms();
     }
     busy_ = true;
-    const bool tries_to_reopen = failed_ && (reopen_ || stop_);
+    const bool tries_to_reopen = must_reopen();
     std::unique_ptr<StoreGroup> group;
     bool had_memory = failed_ || take_group(group);
     lock.unlock();
@@ -284,12 +286,33 @@ void StoreEngine::gather() {
   }
 }
 
+void StoreEngine::wait_for_work() {
+  if (library_stops_) {
+    work_.wait_until(mutex_, next_alarm_ns_);
+  } else {
+    work_.wait(mutex_);
+  }
+}
+
+void StoreEngine::replace_alarms() {
+  if (!library_stops_) return;
+  const int64_t now_ns = monotonic_now_ns();
+  if (now_ns < next_alarm_ns_) return;
+  next_alarm_ns_ = now_ns + std::min(options_.lease.positive_ns() / 3, kNsPerSec);
+  extend_ = true;
+  reopen_ = failed_;
+}
+
+bool StoreEngine::must_reopen() const {
+  return failed_ && (reopen_ || stop_ || (library_stops_ && !calls_.empty()));
+}
+
 bool StoreEngine::has_work() const {
   const bool waiting = !calls_.empty() || !finishes_.empty();
   if (stop_) {
     return waiting;  // what is asked for is carried out, but nothing else
   }
-  if (failed_) return reopen_ || alarms_.must_set();
+  if (failed_) return must_reopen() || alarms_.must_set();
   return waiting || alarms_.must_set() || asks_itself();
 }
 
@@ -589,6 +612,13 @@ bool StoreEngine::stop(int64_t limit_ns) {
   stopped_ = true;
   progress_.notify_all();
   return runs_.live() == 0 && reports_ == 0;  // with those that the last group has begun
+}
+
+void StoreEngine::refuse_new_work() {
+  runs_.refuse();
+  MutexLock lock(mutex_);
+  library_stops_ = true;
+  work_.notify_one();
 }
 
 bool StoreEngine::finish_work() {

@@ -45,7 +45,9 @@ namespace workflow {
 //    it, and the timers that were claimed run again after their leases. The thread tries again
 //    after a pause, and sets the alarms that could not be set. Once the engine stops it makes no
 //    pause: without memory all that is left ends with ENOMEM.
-// 6. But for these pauses and that of rule 1, the thread waits without a time limit.
+// 6. But for these pauses and that of rule 1, the thread waits without a time limit. While the
+//    library stops no alarm rings, so it wakes up by itself to extend its leases, and to open a
+//    store again that has failed. If such a store is asked for something then, it is tried at once.
 // 7. When the store has not taken the end of a run because its lease was lost, the handler is told
 //    once (on_lost), after the series of the run has ended. close() waits for that as for a run.
 // 8. A store that has failed is opened again, at once and then with pauses that grow. If that
@@ -106,7 +108,7 @@ class StoreEngine final : public Service,
   void lost_reported() override;
 
   // Service
-  void refuse_new_work() override { runs_.refuse(); }
+  void refuse_new_work() override;
   bool finish_work() override;
   void runtime_stopped() override {}
 
@@ -115,7 +117,11 @@ class StoreEngine final : public Service,
 
   // The thread.
   void run();
+  void wait_for_work() WF_REQUIRES(mutex_);
+  // Asks for what alarms would ask for if the library did not stop.
+  void replace_alarms() WF_REQUIRES(mutex_);
   bool has_work() const WF_REQUIRES(mutex_);
+  bool must_reopen() const WF_REQUIRES(mutex_);
   // Whether there is something to ask for that no call and no run has asked for.
   bool asks_itself() const WF_REQUIRES(mutex_);
   // Both return false if memory has run out.
@@ -191,8 +197,11 @@ class StoreEngine final : public Service,
   bool stop_ WF_GUARDED_BY(mutex_) = false;
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
   bool closed_ WF_GUARDED_BY(mutex_) = false;  // takes no more requests
-  bool busy_ WF_GUARDED_BY(mutex_) = false;    // the thread carries out a group
-  uint64_t turns_ WF_GUARDED_BY(mutex_) = 0;   // in which it has done so
+  // The library stops, and when the thread then wakes up next to do what alarms would do.
+  bool library_stops_ WF_GUARDED_BY(mutex_) = false;
+  int64_t next_alarm_ns_ WF_GUARDED_BY(mutex_) = 0;
+  bool busy_ WF_GUARDED_BY(mutex_) = false;   // the thread carries out a group
+  uint64_t turns_ WF_GUARDED_BY(mutex_) = 0;  // in which it has done so
   // The store has failed. The thread opens it again when reopen_ is set. The delay is the pause
   // before that, after a first try at once; it is 0 while everything works.
   bool failed_ WF_GUARDED_BY(mutex_) = false;

@@ -99,9 +99,9 @@ struct ClaimRequest {
   std::vector<Claimed> claimed;
   // When the next timer of these kinds is due, or may be taken again; kNeverUs: none.
   int64_t next_us = kNeverUs;
-  // Whether timers of these kinds are due that were left.
+  // Whether timers of these kinds are due that were not claimed.
   bool more = false;
-  // Whether that is not because of the limits: the same claim, soon, takes some of them.
+  // Whether the limits would have allowed to claim some of those. The same claim takes them later.
   bool again = false;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 // How long overdue timers wait that the rate has held back.
 constexpr int64_t kCatchUpPauseUs = 20'000;
-// How long timers wait that a claim could have taken.
+// How long the next claim waits if the limits would have allowed this one to take more.
 constexpr int64_t kAgainPauseUs = 1'000;
 
 uint64_t count_won(const std::vector<WFStoreAnswer>& answers) {

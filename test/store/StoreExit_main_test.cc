@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,15 +11,20 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "StoreKit.h"
 #include "support/Eventually.h"
 #include "support/ExitKit.h"
 #include "support/InChild.h"
+#include "support/Loopback.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "util/Sanitizers.h"
+#include "util/UniqueFd.h"
+#include "workflow/Executor.h"
+#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimerStore.h"
 
@@ -47,6 +53,12 @@ std::string how(const WFStoreTask* task) {
                                                 : "error " + std::to_string(error);
 }
 
+void signal_server(const std::string& url, int number) {
+  const std::string about = redis_test::info(url, "server");
+  const std::string field = "process_id:";
+  ::kill(std::stoi(about.substr(about.find(field) + field.size())), number);
+}
+
 // Scenarios --------------------------------------------------------------------------------------
 
 void timers_wait() {
@@ -69,15 +81,77 @@ void a_run_waits() {
   begun.wait_for(1);
   const std::string server = exit_kit::variable("STORE_EXIT_STOPS");
   if (!server.empty()) {
-    const std::string about = redis_test::info(server, "server");
-    const std::string field = "process_id:";
-    ::kill(std::stoi(about.substr(about.find(field) + field.size())), SIGSTOP);
+    signal_server(server, SIGSTOP);
   }
   exit_kit::begin_exit([&store] {
     const WFTimerStoreStats stats = store.stats();
     exit_kit::say(std::to_string(stats.running) + " running, " + std::to_string(stats.retried) +
                   " retried, " + std::to_string(stats.acknowledged) + " acknowledged");
   });
+}
+
+// A timer that waits ends when the library stops.
+void add_at_stop(Tally& stops) {
+  WFTaskFactory::create_timer_task(hours(1), [&stops](WFTimerTask*) { stops.add(); })->start();
+}
+
+// The handler goes on for longer than the lease, while the library waits for it.
+void a_run_outlasts_its_lease() {
+  static Tally begun;
+  static Tally stops;
+  WFStoreOptions options;
+  options.lease = seconds(4);
+  static WFTimerStore& store = *WFTimerStore::open("memory:left", options);
+  store.handle("kind", [](WFStoredTimer*) {
+    begun.add();
+    stops.wait_for(1);
+    std::this_thread::sleep_for(milliseconds(4500));
+  });
+  store.schedule({"a", seconds(0), "kind"});
+  begun.wait_for(1);
+  add_at_stop(stops);
+  exit_kit::begin_exit([] {
+    const WFTimerStoreStats stats = store.stats();
+    exit_kit::say(std::to_string(stats.retried) + " retried, " + std::to_string(stats.lost) +
+                  " lost");
+  });
+}
+
+// The library waits for the function, and the function for the store, of which nothing works.
+void a_function_asks_a_failed_store() {
+  static Tally stops;
+  static WFTimerStore& store = left_open();
+  const std::string server = exit_kit::variable("STORE_EXIT_SERVER");
+  signal_server(server, SIGKILL);
+  test_support::eventually([] { return !store.count("").ok(); });
+  static Executor& executor = *new Executor;  // it begins later than the store
+  static ExecQueue& queue = *new ExecQueue;
+  executor.init(1);
+  queue.init();
+  static Tally begun;
+  WFTaskFactory::create_go_task(&queue, &executor, [] {
+    begun.add();
+    stops.wait_for(1);
+    exit_kit::say(store.schedule({"a", hours(1), "kind"}).ok() ? "stored" : "refused");
+  })->start();
+  begun.wait_for(1);
+  add_at_stop(stops);
+  exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+}
+
+// A server accepts the connection and never says anything, and nothing limits that.
+void opens_where_nobody_answers() {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.response_timeout = -1;
+  WORKFLOW_library_init(&settings);
+  const workflow::UniqueFd listener = test_support::listen_on_loopback();
+  const std::string url =
+      "redis://127.0.0.1:" + std::to_string(test_support::port_of(listener.get())) + "/0";
+  std::thread([url] { WFTimerStore::open(url); }).detach();
+  const int connection = ::accept(listener.get(), nullptr, nullptr);  // open until the end
+  char byte = 0;
+  EXPECT_EQ(::recv(connection, &byte, 1, 0), 1);  // of the first PING
+  exit_kit::begin_exit([] { exit_kit::say("stopped"); });
 }
 
 void requests_are_under_way() {
@@ -242,6 +316,9 @@ void forks_with_a_redis() {
 constexpr exit_kit::Scenario kScenarios[] = {
     {"timers wait", timers_wait},
     {"a run waits", a_run_waits},
+    {"a run outlasts its lease", a_run_outlasts_its_lease},
+    {"a function asks a failed store", a_function_asks_a_failed_store},
+    {"opens where nobody answers", opens_where_nobody_answers},
     {"requests are under way", requests_are_under_way},
     {"exits in a handler", exits_in_a_handler},
     {"exits in a callback", exits_in_a_callback},
@@ -260,6 +337,23 @@ TEST(StoreExit, TimersThatWaitHoldNothingUp) {
 TEST(StoreExit, ARunIsAbortedAndWillRunAgain) {
   EXPECT_EQ(exit_kit::play_promptly("a run waits"),
             "aborted\n0 running, 1 retried, 0 acknowledged\n");
+}
+
+TEST(StoreExit, LeasesAreExtendedMeanwhile) {
+  EXPECT_EQ(exit_kit::play_promptly("a run outlasts its lease", {}, seconds(20)),
+            "1 retried, 0 lost\n");
+}
+
+TEST(StoreExit, AnOpeningThatNobodyAnswersHoldsItUpForAMoment) {
+  EXPECT_EQ(exit_kit::play_promptly("opens where nobody answers"), "stopped\n");
+}
+
+TEST(StoreExit, AStoreThatHasFailedAnswersMeanwhile) {
+  const redis_test::RedisServer server;
+  EXPECT_EQ(exit_kit::play_promptly("a function asks a failed store",
+                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app",
+                                     "STORE_EXIT_SERVER=" + server.url()}),
+            "refused\nstopped\n");
 }
 
 // The connection to the server goes on until the store has told it how the runs have ended.

@@ -59,8 +59,9 @@ struct ClientTarget {
   // HTTP: the value of Host if the user does not set it. Empty: host and port.
   std::string authority;
   struct EndpointParams params;
-  // When the library stops, an exchange that has a connection goes on. Whoever has begun it ends
-  // it, within Service::finish_work() of a service that was added after the first exchange began.
+  // When the library stops, an exchange goes on that no time limit applies to at that moment. A
+  // Service must end it in finish_work(). The service is added after the exchange has begun, so
+  // that it comes before the clients, which wait for all exchanges.
   bool outlasts_stop = false;
   // If this is not 0, requests to the target end with SYS_ERROR and this errno.
   int error = 0;
