@@ -127,6 +127,7 @@ void ClientSession::use(ClientConnection* connection, long long sequence) {
 }
 
 void ClientSession::done(RunnableList& finished) {
+  sent_ = true;
   end(WFT_STATE_SUCCESS, 0, TOR_NOT_TIMEOUT, finished);
 }
 
@@ -137,6 +138,7 @@ void ClientSession::failed(const ClientFailure& failure, RunnableList& finished)
 }
 
 bool ClientSession::goes_on_after(const ClientFailure& failure, RunnableList& finished) {
+  sent_ = sent_ || failure.sent;
   const int reason = end_reason();
   if (reason == 0 && may_try_again(failure)) return true;
   if (reason != 0 && failure.state == WFT_STATE_SYS_ERROR) {
@@ -207,6 +209,7 @@ void ClientSession::end(int state, int error, int timeout_reason, RunnableList& 
   if (location()) {
     location()->leave();
   }
+  exchange_->may_have_been_sent_ = sent_;
   Runnable* const item = exchange_->ended(state, error, timeout_reason);
   delete this;
   if (!item) {

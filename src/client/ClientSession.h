@@ -65,6 +65,7 @@ class ClientSession final : public ResolveRequest {
   HostAddresses addresses_;
   size_t next_address_ = 0;
   bool fresh_ = false;  // needs a new connection, because one that was kept has failed
+  bool sent_ = false;   // the peer may have received a part of the request
 };
 
 }  // namespace workflow

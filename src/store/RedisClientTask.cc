@@ -27,6 +27,9 @@ namespace workflow {
 
 namespace {
 
+// The largest answer to what the task itself asks.
+constexpr size_t kMaxAnswer = size_t{64} * 1024;
+
 // A request behind ASKING (Redis Cluster): the two are sent at once.
 class AskingRequest final : public ProtocolMessage {
  public:
@@ -52,7 +55,9 @@ class AskingRequest final : public ProtocolMessage {
 // The reply to ASKING, which is dropped, and the response behind it.
 class AskingResponse final : public protocol::ProtocolWrapper {
  public:
-  explicit AskingResponse(ProtocolMessage* response) : ProtocolWrapper(response) {}
+  explicit AskingResponse(ProtocolMessage* response) : ProtocolWrapper(response) {
+    answer_.set_size_limit(kMaxAnswer);
+  }
 
   int append(const void* buffer, size_t* size) override {
     size_t used = 0;
@@ -83,7 +88,8 @@ bool starts_with(std::string_view text, std::string_view begin) {
 }  // namespace
 
 RedisClientTask::RedisClientTask(RedisUrl url, int url_error, int retry_max, Callback callback)
-    : WFClientTask(ClientTarget(), retry_max, std::move(callback)),
+    // A task that has Sentinels decides by itself which server is tried next.
+    : WFClientTask(ClientTarget(), url.sentinels.empty() ? retry_max : 0, std::move(callback)),
       url_(std::move(url)),
       pauses_left_(std::max(retry_max, 0)) {
   target_error_ = url_error;
@@ -146,6 +152,21 @@ ProtocolMessage* RedisClientTask::next_response() {
   return asking_response_.get();
 }
 
+ClientTimes RedisClientTask::times() const {
+  ClientTimes times = WFClientTask::times();
+  if (question_) {
+    // A command may be allowed to take for ever. A Sentinel that is silent is not waited for.
+    const int keep_alive = times.keep_alive;
+    times = ClientTimes();
+    times.keep_alive = keep_alive;
+  }
+  return times;
+}
+
+bool RedisClientTask::is_repeatable() {
+  return question_ != nullptr || WFClientTask::is_repeatable();
+}
+
 Runnable* RedisClientTask::ended(int end_state, int end_error, int timeout_reason) {
   // A request that is not sent fails with an errno value; here it may be a code of ours.
   if (end_state == WFT_STATE_SYS_ERROR && end_error >= WFT_ERR_URI_PARSE_FAILED) {
@@ -193,13 +214,20 @@ bool RedisClientTask::ask_next_sentinel() {
   if (sentinels_asked_ == url_.sentinels.size()) return false;
   question_ = std::make_unique<Question>();
   question_->request.set_request("SENTINEL", {"get-master-addr-by-name", url_.master_name});
-  question_->response.set_size_limit(size_t{64} * 1024);
+  question_->response.set_size_limit(kMaxAnswer);
   target_ = url_.sentinel_target(url_.sentinels[sentinels_asked_++]);
   return true;
 }
 
 bool RedisClientTask::after_question() {
-  if (state == WFT_STATE_ABORTED || cancel_reason() != 0) return false;
+  if (state == WFT_STATE_ABORTED) return false;
+  if (const int reason = cancel_reason()) {
+    // The question may have been answered, but the command was not sent.
+    state = WFT_STATE_SYS_ERROR;
+    error = reason;
+    timeout_reason_ = TOR_NOT_TIMEOUT;
+    return false;
+  }
   const RedisValue* answer = state == WFT_STATE_SUCCESS ? question_->response.result() : nullptr;
   RedisUrl::Server master;
   if (answer && answer->arr_size() == 2) {
@@ -232,10 +260,10 @@ bool RedisClientTask::after_command() {
   // be sent to the other one as well, unless it only reads.
   RedisMasters::process().forget(url_);
   const bool is_no_master = state == WFT_STATE_TASK_ERROR && error == WFT_ERR_UPSTREAM_UNAVAILABLE;
-  const bool unsent = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
-                      get_timeout_reason() == TOR_CONNECT_TIMEOUT;
+  const bool is_failure = state == WFT_STATE_SYS_ERROR || state == WFT_STATE_DNS_ERROR;
+  const bool unsent = !may_have_been_sent() && get_timeout_reason() != TOR_WAIT_TIMEOUT;
   const bool reads = only_reads(req_.command()) && (error == ECONNRESET || error == EPIPE);
-  const bool is_safe = is_no_master || (state == WFT_STATE_SYS_ERROR && (unsent || reads));
+  const bool is_safe = is_no_master || (is_failure && (unsent || reads));
   return is_safe && ask_sentinels_again();
 }
 

@@ -34,6 +34,8 @@ class RedisClientTask final : public WFClientTask<protocol::RedisRequest, protoc
 
   protocol::ProtocolMessage* next_request() override;
   protocol::ProtocolMessage* next_response() override;
+  ClientTimes times() const override;
+  bool is_repeatable() override;
   Runnable* ended(int end_state, int end_error, int timeout_reason) override;
 
  private:

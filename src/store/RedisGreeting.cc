@@ -14,14 +14,19 @@ using protocol::RedisValue;
 
 namespace {
 
-// How a login fails by such a reply; 0: it does not. A server that is busy or is loading its data
-// says nothing about who logs in.
+// Whether the error says only that the server is busy or is loading its data.
+bool is_transient(const std::string& text) {
+  for (const char* const code : {"BUSY ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN "}) {
+    if (text.starts_with(code)) return true;
+  }
+  return false;
+}
+
+// How a login fails by such a reply; 0: it does not.
 int login_refusal(const RedisValue& reply) {
   if (reply.is_ok()) return 0;
   const std::string& text = *reply.string_view();
-  for (const char* const code : {"BUSY ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN "}) {
-    if (text.starts_with(code)) return EAGAIN;
-  }
+  if (is_transient(text)) return EAGAIN;
   return text.starts_with("ERR max number of clients") ? ECONNREFUSED
                                                        : int{WFT_ERR_REDIS_ACCESS_DENIED};
 }
@@ -64,6 +69,7 @@ class Answer final : public protocol::ProtocolMessage {
       return login_refusal(value);
     }
     asks_role_ = false;
+    if (value.is_error() && is_transient(*value.string_view())) return EAGAIN;
     // A user may lack the right to ask. The first command will show whether this is a master.
     const bool may_be_master =
         value.is_error() || (value.arr_size() > 0 && value[0].string_value() == "master");

@@ -112,7 +112,7 @@ class RedisPipeline::Link final : public ClientExchange,
       }
     }
     // What came whole before a failure counts.
-    if (!replies_.empty() && !pipeline_.replies_came(replies_)) {
+    if (!pipeline_.bytes_came(replies_)) {
       failure = EBADMSG;
     }
     replies_.clear();
@@ -224,7 +224,7 @@ RedisPipeline::Callback RedisPipeline::take_first() {
   return callback;
 }
 
-bool RedisPipeline::replies_came(std::deque<RedisValue>& replies) {
+bool RedisPipeline::bytes_came(std::deque<RedisValue>& replies) {
   {
     MutexLock lock(mutex_);
     if (replies.size() > sent_) return false;

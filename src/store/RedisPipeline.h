@@ -102,11 +102,12 @@ class RedisPipeline {
 
   static constexpr size_t kChunkBytes = size_t{64} * 1024;
 
-  // These are called by the link. connected(), replies_came() and take_chunk() are called on the
+  // These are called by the link. connected(), bytes_came() and take_chunk() are called on the
   // poller's thread.
   void connected();
-  // Returns false if these are more replies than commands were sent.
-  bool replies_came(std::deque<protocol::RedisValue>& replies);
+  // `replies` are those that are whole now, if there are any. Returns false if these are more than
+  // commands were sent.
+  bool bytes_came(std::deque<protocol::RedisValue>& replies);
   void take_chunk(std::string* bytes);
   void ended();
   // On a handler, after ended(): the exchange is over.
@@ -135,7 +136,7 @@ class RedisPipeline {
   // How the connection has ended; SUCCESS before that, and if close() has ended it.
   int end_state_ WF_GUARDED_BY(mutex_) = WFT_STATE_SUCCESS;
   int end_error_ WF_GUARDED_BY(mutex_) = 0;
-  int64_t progress_ms_ WF_GUARDED_BY(mutex_) = 0;  // when a reply came, or when none was awaited
+  int64_t progress_ms_ WF_GUARDED_BY(mutex_) = 0;  // when bytes came, or when none were awaited
 };
 
 }  // namespace workflow

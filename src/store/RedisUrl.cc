@@ -255,7 +255,8 @@ int RedisUrl::parse(const ParsedURI& uri, RedisUrl* url, std::string* why) {
       break;
   }
   if (path.size() > 1 && (error = set_db(path.substr(1), url, why)) != 0) return error;
-  const char* const port = SchemePorts::process().get("redis");
+  const char* const scheme = url->transport == TT_TCP_SSL ? "rediss" : "redis";
+  const char* const port = SchemePorts::process().get(scheme);
   const auto default_port = parse_number<unsigned int>(view(port), 65535);
   return set_server(view(uri.host), view(uri.port),
                     static_cast<unsigned short>(default_port.value_or(6379)), &url->server, why);

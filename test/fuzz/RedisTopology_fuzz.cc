@@ -282,9 +282,16 @@ Outcome greet(const RedisGreeting& greeting, std::string_view bytes, const Cuts&
   return outcome;
 }
 
+// Whether a server that has said so cannot tell just now.
+bool is_transient(const RedisValue& role) {
+  const std::string text = role.string_value();
+  return role.is_error() && (text.starts_with("BUSY ") || text.starts_with("LOADING ") ||
+                             text.starts_with("MASTERDOWN ") || text.starts_with("CLUSTERDOWN "));
+}
 // Whether a server that has said so is a master, or does not want to tell.
 bool may_be_master(const RedisValue& role) {
-  return role.is_error() || (role.arr_size() > 0 && role[0].string_value() == "master");
+  return role.is_error() ? !is_transient(role)
+                         : role.arr_size() > 0 && role[0].string_value() == "master";
 }
 
 void check_greeting(const RedisUrl& url, std::string_view bytes, const Values& all) {
@@ -304,7 +311,8 @@ void check_greeting(const RedisUrl& url, std::string_view bytes, const Values& a
     require(outcome.result == -1);
     require(good < logins
                 ? error == WFT_ERR_REDIS_ACCESS_DENIED || error == EAGAIN || error == ECONNREFUSED
-                : error == WFT_ERR_UPSTREAM_UNAVAILABLE);
+                : error == (is_transient(all.values[good]) ? EAGAIN
+                                                           : int{WFT_ERR_UPSTREAM_UNAVAILABLE}));
   } else {
     require(outcome.result == (all.goes_on ? 0 : -1));
     if (!all.goes_on) require(outcome.error == EBADMSG || outcome.error == EMSGSIZE);

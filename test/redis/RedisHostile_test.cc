@@ -153,6 +153,25 @@ TEST(RedisHostile, ARedirectionWithoutEndIsFollowedAFewTimes) {
   }
 }
 
+TEST(RedisHostile, AnEndlessAnswerToAskingIsCutOff) {
+  uint16_t port = 0;
+  RawServer server([&port](Peer& peer, int) {
+    CommandReader commands(peer);
+    if (commands.next()[0] != "ASKING") {
+      peer.send("-ASK 1 127.0.0.1:" + std::to_string(port) + "\r\n");
+      commands.next();
+      return;
+    }
+    peer.send("$999999999\r\n");
+    while (peer.send(std::string(65536, 'x'))) {
+    }
+  });
+  port = server.port();
+  const Reply reply = run(url_of(server), {"GET", "k"});
+  EXPECT_EQ(reply.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(reply.error, EMSGSIZE);
+}
+
 TEST(RedisHostile, RedirectionsThatMakeNoSenseAreReplies) {
   for (const char* line :
        {"MOVED", "MOVED ", "MOVED 1", "MOVED 1 x", "MOVED 1 x:", "MOVED 1 x:0", "MOVED 1 x:70000",

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "support/Eventually.h"
 #include "support/FakeRedis.h"
@@ -12,6 +14,8 @@
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 #include "util/UniqueFd.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFScope.h"
 
 // A master that Sentinels know: which of the servers a command goes to.
 
@@ -26,6 +30,7 @@ struct FakeSentinel {
       : server(answering([this](const std::vector<std::string>& words, int) {
           EXPECT_EQ(words[0], "SENTINEL");
           asked++;
+          std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
           const int port = named_port;
           return port == 0 ? std::string("*-1\r\n")
                            : "*2\r\n" + bulk("127.0.0.1") + bulk(std::to_string(port));
@@ -36,6 +41,7 @@ struct FakeSentinel {
   }
 
   std::atomic<int> named_port{0};
+  std::atomic<int> pause_ms{0};  // before each answer
   std::atomic<int> asked{0};
   RawServer server;
 };
@@ -134,6 +140,83 @@ TEST(RedisSentinel, ADeadMasterIsForgottenWithoutARetry) {
   }
   sentinel.named_port = second.port();
   EXPECT_TRUE(eventually([&] { return run(sentinel.url(), {"GET", "k"}).text == "nil"; }));
+}
+
+// A master that ends its connections when it is asked for its role, as one does that is killed.
+TEST(RedisSentinel, ACommandThatWasNotSentGoesToTheNextMaster) {
+  FakeSentinel sentinel;
+  RedisServer second({.on = RedisServer::On::kTcp});
+  std::atomic<int> connections{0};
+  const RawServer first(answering([&](const auto& words, int) {
+    EXPECT_EQ(words[0], "ROLE");
+    connections++;
+    sentinel.named_port = second.port();
+    return std::string();
+  }));
+  sentinel.named_port = first.port();
+  EXPECT_EQ(run(sentinel.url(), {"INCR", "n"}, {.retry_max = 1}).text, "1");
+  // The Sentinel decides who is tried next, so a server is tried once and not again and again.
+  EXPECT_EQ(connections, 1);
+  EXPECT_EQ(sentinel.asked, 2);
+}
+
+// It cannot say what it is now, and is asked again later.
+TEST(RedisSentinel, AServerThatIsBusyIsNotTakenForAMaster) {
+  FakeSentinel sentinel;
+  std::atomic<int> roles{0};
+  const RawServer master(answering([&](const auto& words, int) {
+    if (words[0] == "ROLE") {
+      return std::string(++roles == 1 ? "-BUSY a script runs\r\n" : "*1\r\n$6\r\nmaster\r\n");
+    }
+    EXPECT_EQ(roles, 2);
+    return std::string("+OK\r\n");
+  }));
+  sentinel.named_port = master.port();
+  EXPECT_EQ(run(sentinel.url(), {"SET", "k", "v"}, {.retry_max = 1}).text, "OK");
+}
+
+// The time limits of a command say nothing about the question who is the master.
+TEST(RedisSentinel, ASentinelMayTakeLongerThanTheCommand) {
+  FakeSentinel sentinel;
+  RedisServer master({.on = RedisServer::On::kTcp});
+  sentinel.named_port = master.port();
+  sentinel.pause_ms = 300;
+  // BLPOP ends after its limit, when it has been sent.
+  const Reply reply = run(sentinel.url(), {"BLPOP", "queue", "0"},
+                          {.change = [](WFRedisTask* task) { task->set_watch_timeout(50); }});
+  EXPECT_EQ(reply.error, ETIMEDOUT);
+  EXPECT_NE(info(master.url(), "commandstats").find("cmdstat_blpop:"), std::string::npos);
+}
+
+// Whether the scope ends before or after the Sentinel has answered, the command was not sent.
+TEST(RedisSentinel, ACommandThatWasCancelledIsNotSaidToHaveSucceeded) {
+  RedisServer master({.on = RedisServer::On::kTcp});
+  int cancelled = 0;
+  for (int round = 0; round < 300; round++) {
+    WFScope scope;
+    const RawServer sentinel([&](Peer& peer, int) {
+      CommandReader(peer).next();
+      peer.send("*2\r\n" + bulk("127.0.0.1") + bulk(std::to_string(master.port())));
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(round % 100);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+      scope.cancel();
+    });
+    Reply reply;
+    WFFacilities::WaitGroup done(1);
+    WFRedisTask* const command = WFTaskFactory::create_redis_task(
+        "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port()) + "/main", 0,
+        [&](WFRedisTask* task) { reply = reply_of(task); });
+    command->get_req()->set_request("INCR", {"n"});
+    WFScopeTask* const task =
+        WFTaskFactory::create_scope_task(command, [&](WFScopeTask*) { done.done(); });
+    scope = task->scope();
+    task->start();
+    done.wait();
+    EXPECT_EQ(reply.state == WFT_STATE_SUCCESS, reply.value.is_int()) << round;
+    cancelled += reply.state == WFT_STATE_SYS_ERROR ? 1 : 0;
+  }
+  EXPECT_GT(cancelled, 0);
 }
 
 }  // namespace

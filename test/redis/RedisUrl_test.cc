@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskError.h"
 
 using workflow::RedisUrl;
@@ -44,6 +45,14 @@ TEST(RedisUrl, NamesHostPortAndDatabase) {
   EXPECT_EQ(said("redis://[::1]:7000/2"), "::1 7000 db 2");
   EXPECT_EQ(said("redis://host?db=3"), "host 6379 db 3");
   EXPECT_EQ(said("redis://host/4?other=x#fragment"), "host 6379 db 4");
+}
+
+TEST(RedisUrl, EachSchemeHasADefaultPortOfItsOwn) {
+  WFGlobal::register_scheme_port("rediss", 6380);
+  EXPECT_EQ(said("rediss://host"), "tls host 6380 db 0");
+  EXPECT_EQ(said("redis://host"), "host 6379 db 0");
+  WFGlobal::register_scheme_port("rediss", 6379);
+  EXPECT_EQ(said("rediss://host"), "tls host 6379 db 0");
 }
 
 TEST(RedisUrl, NamesWhoLogsIn) {

@@ -169,6 +169,8 @@ class ClientExchange {
   int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
   // Returns how many exchanges the connection carried before this one.
   long long sequence() const { return sequence_; }
+  // From ended() on: whether the peer may have received a part of the request, in any of the tries.
+  bool may_have_been_sent() const { return may_have_been_sent_; }
 
  private:
   friend class ClientSession;
@@ -176,6 +178,7 @@ class ClientExchange {
   std::unique_ptr<SessionLocation> location_;  // set by allow_cancel()
   Ref<ClientConnection> connection_;
   long long sequence_ = 0;
+  bool may_have_been_sent_ = false;
 };
 
 }  // namespace workflow
