@@ -81,7 +81,7 @@ int ChunkedBody::check_size(size_t line_size, bool complete, const HttpLimits& l
 }
 
 int ChunkedBody::check_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit) {
-  if (line.find('\r') != line.size() - kLineEndSize) return 400;
+  if (line.size() < kLineEndSize || line.find('\r') != line.size() - kLineEndSize) return 400;
   switch (phase_) {
     case Phase::kSizeLine:
       return check_size_line(line, limits, body_limit);

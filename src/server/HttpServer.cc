@@ -186,11 +186,13 @@ void complete_head(HttpResponse* response) {
 
 }  // namespace
 
+// A client may send what is meant for the tunnel before it knows whether there is one. So nothing
+// behind CONNECT is read as a request, whatever is replied (RFC 9931, 8).
 bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
   complete_head(response);
   prepare_body(request, response);
-  const bool keep = may_keep && request.keep_alive && response->is_keep_alive() &&
-                    !accepts_tunnel(request, response->get_status_code());
+  const bool keep =
+      may_keep && request.keep_alive && response->is_keep_alive() && !request.is_connect;
   if (!response->has_connection_header()) {
     // Sent only if it is not what the version of the request implies (RFC 9112, 9.3).
     if (!keep)
@@ -221,8 +223,7 @@ workflow::ServerExchange::StreamForm Protocol::prepare_stream(const RequestFacts
   form.discards = bodiless || request.is_head;
   form.chunked = !bodiless && !request.is_http10;
   form.keep_alive = may_keep && request.keep_alive && response->is_keep_alive() &&
-                    (form.discards || form.chunked) && !request.is_http10 &&
-                    !accepts_tunnel(request, response->get_status_code());
+                    (form.discards || form.chunked) && !request.is_http10 && !request.is_connect;
   response->get_output_body_merged(form.first);
   response->clear_output_body();
   erase_header(response, "Content-Length");

@@ -46,6 +46,7 @@ void LeaveHook::run_queued() {
     context.nesting += TaskContext::kMaxNesting;
     if (hook_) {
       hook_();
+      hook_ = nullptr;  // end() also waits for what it owns
     }
     context.nesting -= TaskContext::kMaxNesting;
     context.series = outer_series;

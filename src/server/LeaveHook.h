@@ -37,7 +37,7 @@ class LeaveHook final : public Runnable, public std::enable_shared_from_this<Lea
 
   void run_queued() override;
 
-  const std::function<void()> hook_;
+  std::function<void()> hook_;
   SeriesWork* const series_;
   Mutex mutex_;
   State state_ WF_GUARDED_BY(mutex_) = State::kArmed;

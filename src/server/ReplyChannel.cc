@@ -9,8 +9,13 @@ namespace workflow {
 
 int ReplyChannel::write_now(const void* buffer, size_t size) {
   MutexLock lock(mutex_);
-  struct iovec vector = {const_cast<void*>(buffer), size};
-  return static_cast<int>(stream_.write(&vector, 1));
+  // Behind what an earlier reply has left. What the socket does not take is sent when it has room.
+  const int error = size <= room() ? write_copy(buffer, size) : ENOBUFS;
+  if (error != 0 && error != EAGAIN) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(size);
 }
 
 void ReplyChannel::begin_pushing(int send_timeout_ms) {

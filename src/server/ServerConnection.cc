@@ -492,8 +492,14 @@ void ServerConnection::drop() {
     if (state_ != State::kProcessing) return;
     detach(ECONNRESET, watched);
     // What was pushed is still sent.
-    const bool is_left = leave_to_poller(resume_writing()) == EAGAIN;
-    become(is_left ? State::kWriting : State::kClosing);
+    const int error = leave_to_poller(resume_writing());
+    if (error == EAGAIN) {
+      become(State::kWriting);
+    } else if (error == 0 && has_pushed()) {
+      after_reply(now_ns());
+    } else {
+      become(State::kClosing);
+    }
   }
   ask_poller();
 }
