@@ -1,7 +1,26 @@
 #pragma once
 
+#include <utility>
+
 #include "workflow/Workflow.h"
 #include "workflow/detail/TaskBase.h"
+
+class WFGenericTask;
+
+namespace workflow {
+
+// Hears of the end of a task: a coroutine that waits for it.
+class TaskEndObserver {
+ public:
+  // Called once, when the task gives up its place in its series: its state and error are final.
+  // `is_whole`: the task is still there as a whole, and not only what WFGenericTask has of it.
+  virtual void task_ends(WFGenericTask *task, bool is_whole) = 0;
+
+ protected:
+  ~TaskEndObserver() = default;
+};
+
+}  // namespace workflow
 
 // A task that completes as soon as it is dispatched. It is also the base of tasks that users write.
 class WFGenericTask : public workflow::TaskBase<> {
@@ -9,8 +28,23 @@ class WFGenericTask : public workflow::TaskBase<> {
   WFGenericTask() { state = WFT_STATE_SUCCESS; }
 
  protected:
-  ~WFGenericTask() override = default;
+  // A done() may also end with `delete this` and what the series has next.
+  ~WFGenericTask() override { tell(false); }
 
   void dispatch() override { subtask_done(); }
   SubTask *done() override { return delete_and_next(); }
+
+  SubTask *delete_and_next() {
+    tell(true);
+    return SubTask::delete_and_next();
+  }
+
+ private:
+  friend class workflow::CoAccess;
+
+  void tell(bool is_whole) {
+    if (observer_) std::exchange(observer_, nullptr)->task_ends(this, is_whole);
+  }
+
+  workflow::TaskEndObserver *observer_ = nullptr;
 };

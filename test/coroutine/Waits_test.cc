@@ -16,6 +16,7 @@
 #include "workflow/WFAlgoTaskFactory.h"
 #include "workflow/WFCoroutine.h"
 #include "workflow/WFDeadline.h"
+#include "workflow/WFGenericTask.h"
 
 namespace {
 
@@ -81,6 +82,72 @@ TEST(CoroutineWaits, ATaskThatItsCallbackPushesInFrontRunsBefore) {
   };
   wf::wait(run);
   EXPECT_EQ(order, "pushed coroutine");
+}
+
+// A kind of a user's own, which fails, and brings a number all the same.
+class Failing : public WFGenericTask {
+ public:
+  explicit Failing(int reason) : reason_(reason) {}
+  int result() const { return 42; }
+
+ private:
+  void dispatch() override {
+    state = reason_ == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR;
+    error = reason_;
+    subtask_done();
+  }
+  const int reason_;
+};
+
+// The same without a number. It ends in the other way in which a task may.
+class Leaving : public WFGenericTask {
+ private:
+  void dispatch() override {
+    state = WFT_STATE_SYS_ERROR;
+    error = EIO;
+    subtask_done();
+  }
+  SubTask* done() override {
+    SeriesWork* const series = series_of(this);
+    delete this;
+    return series->pop();
+  }
+};
+
+// Waits until its scope ends.
+class Waiting final : public WFGenericTask {
+ private:
+  void dispatch() override {
+    if (const int reason = enter_scope()) end(reason);
+  }
+  void on_cancel(int reason) override { end(reason); }
+  void end(int reason) {
+    state = WFT_STATE_SYS_ERROR;
+    error = reason;
+    if (leave_scope()) subtask_done();
+  }
+};
+
+TEST(CoroutineWaits, AKindOfTheUsersOwn) {
+  const auto run = []() -> WFCo<> {
+    const WFEnded<int> good = co_await new Failing(0);
+    EXPECT_EQ(good.state, WFT_STATE_SUCCESS);
+    EXPECT_EQ(good.value, 42);
+    const WFEnded<int> bad = co_await new Failing(EIO);
+    EXPECT_EQ(bad.error, EIO);
+    EXPECT_EQ(bad.value, 42);
+    EXPECT_EQ(co_await new Leaving, (WFEnd{WFT_STATE_SYS_ERROR, EIO}));
+    const auto wait = []() -> WFCo<int> {
+      int rounds = 0;
+      while (co_await new Waiting)
+        rounds++;
+      co_return rounds;
+    };
+    const auto rounds = co_await wf::within(10ms, wait());
+    EXPECT_EQ(rounds.error, ETIMEDOUT);
+    EXPECT_EQ(rounds.value, 0);
+  };
+  wf::wait(run);
 }
 
 TEST(CoroutineWaits, CounterAndMailboxAndSelector) {

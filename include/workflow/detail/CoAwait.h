@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "workflow/WFEnd.h"
+#include "workflow/WFGenericTask.h"
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFTask.h"
 #include "workflow/WFTaskFactory.h"
@@ -20,10 +21,10 @@ class WFCo;
 
 // Says what `co_await task` gives beside the state and the error. Specialise this for tasks of your
 // own with a static function value(T *task). It is called in the callback of a task that has ended
-// with SUCCESS. Without a specialisation, `co_await` gives what the kinds of this library have: the
-// response of a client's request, the return value of a file operation, the message of a mailbox or
-// selector, the output of a thread task, or what result() of the task returns. The latter is there
-// after a failure, too.
+// with SUCCESS, or if its kind has no callback, when it calls delete_and_next(). Without a
+// specialisation, `co_await` gives what the kinds of this library have: the response of a client's
+// request, the return value of a file operation, the message of a mailbox or selector, the output
+// of a thread task, or what result() of the task returns. The latter is there after a failure, too.
 template <class T>
 struct WFAwaited {};
 
@@ -46,6 +47,10 @@ class CoAccess {
         task->callback_ = [then](TASK *) { then(); };
       }
     });
+  }
+  // Calls observer->task_ends() when the task has ended.
+  static void observe(WFGenericTask *task, TaskEndObserver *observer) {
+    task->observer_ = observer;
   }
   template <class T>
   static auto release(WFCo<T> &co) {
@@ -168,6 +173,47 @@ class CoValueAwaiter {
   CoTask *const waiter_;
   T *const task_;
   WFEnded<CoValue<T>> end_;
+};
+
+// The awaiter of a task of a kind that users have derived from WFGenericTask. Gives a WFEnded if
+// the task brings a value, otherwise a WFEnd.
+template <class T>
+class CoGenericAwaiter final : private TaskEndObserver {
+ public:
+  CoGenericAwaiter(CoTask *waiter, T *task) : waiter_(waiter), task_(task) {}
+  bool await_ready() const noexcept { return false; }
+  [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
+    CoTask::check_awaitable(task_);
+    CoAccess::observe(task_, this);
+    waiter_->wait_for(task_);
+  }
+  auto await_resume() { return std::move(end_); }
+
+ private:
+  static constexpr bool kHasValue = !std::is_void_v<CoValue<T>>;
+  // A task that has failed may have a result, which says why.
+  static constexpr bool kAlwaysHasResult = requires(T * task) { task->result(); };
+
+  template <bool HAS_VALUE, class VALUE>
+  struct End {
+    using Type = WFEnd;
+  };
+  template <class VALUE>
+  struct End<true, VALUE> {
+    using Type = WFEnded<VALUE>;
+  };
+
+  void task_ends(WFGenericTask *task, bool is_whole) override {
+    end_.state = task->get_state();
+    end_.error = task->get_error();
+    if constexpr (kHasValue) {
+      if (is_whole && (end_ || kAlwaysHasResult)) end_.value.emplace(co_value(task_));
+    }
+  }
+
+  CoTask *const waiter_;
+  T *const task_;
+  typename End<kHasValue, CoValue<T>>::Type end_;
 };
 
 // The awaiter of a conditional, a guard, or a wait for a resource or a message. If the conditional
@@ -432,6 +478,8 @@ class CoAwaits : public CoFrame {
       return CoGoAwaiter<T>(this->task(), task);
     } else if constexpr (std::is_base_of_v<WFConditional, T>) {
       return CoConditionalAwaiter(this->task(), task);
+    } else if constexpr (!CoHasCallback<T> && std::is_base_of_v<WFGenericTask, T>) {
+      return CoGenericAwaiter<T>(this->task(), task);
     } else if constexpr (!CoHasCallback<T> || std::is_void_v<CoValue<T>>) {
       return CoPlainAwaiter<T>(this->task(), task);
     } else {
