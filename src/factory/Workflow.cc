@@ -131,6 +131,7 @@ void SeriesWork::finish() {
   finished_.store(true, std::memory_order_release);
   if (callback) {
     callback(this);
+    callback = nullptr;  // what it owns goes while everything is there that it may use
   }
   after_callback();
 }
