@@ -92,6 +92,7 @@ class MemoryTimers {
   };
   Counters counters() const;
   size_t size() const { return timers_.size(); }
+  uint64_t last_number() const { return last_number_; }
 
   // Reads the rest of a record, before anything was carried out. Returns false if it is none.
   bool read(char kind, StoreBytes::Reader& record);

@@ -28,11 +28,15 @@ void OwnedAnswers::know(uint64_t id) {
   const auto [place, is_new] = sessions_.try_emplace(id, id);
   Session& session = place->second;
   session.used = ++uses_;
-  if (!std::exchange(session.changed, true)) {
-    changed_.push_back(id);
-  }
+  note_changed(session);
   if (is_new) {
     drop_oldest(id);
+  }
+}
+
+void OwnedAnswers::note_changed(Session& session) {
+  if (!std::exchange(session.changed, true)) {
+    changed_.push_back(session.id);
   }
 }
 
@@ -57,6 +61,9 @@ void OwnedAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&&
 }
 
 void OwnedAnswers::trim(Session& session) {
+  if (session.answers.size() > remembered_) {
+    note_changed(session);  // `forgotten` must outlast the records of these answers
+  }
   while (session.answers.size() > remembered_) {
     const auto first = session.answers.begin();
     session.forgotten = std::max(session.forgotten, first->first);

@@ -70,6 +70,7 @@ class OwnedAnswers final : public StoreAnswers {
 
   Found find(const WFStoreRequestId& id, WFStoreResult& result) override;
   void keep(const WFStoreRequestId& id, std::optional<std::string>&& text) override;
+  void note_changed(Session& session);
   void trim(Session& session);
   void drop(uint64_t session);
   // Drops sessions as long as there are too many or too many answers, but not this one.

@@ -12,10 +12,12 @@ namespace workflow {
 bool OwnedState::carry_out(StoreRequest& request, bool stores) {
   if (answers_.repeat(request)) return true;
   if (!stores && std::holds_alternative<ScheduleRequest>(request.what)) return false;
+  const uint64_t last_number = timers_.last_number();
   carry_out_new(request);
   timers_.trim(remembered_);
   answers_.add(request);
-  sync_ = std::max(sync_, sync_of(request));
+  // A number must not be given out again, so it is on the disk before a handler sees it.
+  sync_ = std::max(sync_, timers_.last_number() == last_number ? sync_of(request) : Sync::kNow);
   return true;
 }
 

@@ -61,6 +61,7 @@ void SqliteAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&
   }
   const SqliteStatement::Optional text{answer ? std::string_view(*answer) : std::string_view()};
   insert_.run(id.session, id.number, text);
+  added_++;
   session.newest = std::max(session.newest, number);
   session.remembered++;
   session.used_us = next_use();
@@ -125,11 +126,12 @@ void SqliteAnswers::save() {
   save_sessions();
   if (meta_.dropping == 0) return;
   const auto dropping = static_cast<uint64_t>(meta_.dropping);
-  if (const int64_t last = oldest(dropping, kDroppedRows)) {
+  if (const int64_t last = oldest(dropping, kDroppedRows + 2 * added_)) {
     remove_.run(dropping, last);
   } else {
     remove_all_.run(dropping);
     meta_.dropping = 0;
+    drop_oldest(0);  // others may have become too many meanwhile
   }
 }
 

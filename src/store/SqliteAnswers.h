@@ -41,13 +41,15 @@ class SqliteAnswers final : public StoreAnswers {
   // At the beginning of each transaction: other processes may have changed the tables.
   void begin(int64_t now_us) {
     sessions_.clear();
+    added_ = 0;
     last_use_us_ = 0;
     now_us_ = now_us;
   }
 
  private:
   static constexpr int64_t kMaxSessions = 256;
-  static constexpr int64_t kDroppedRows = 64;  // deleted in one transaction
+  // Deleted in one transaction, besides two for each row that it adds.
+  static constexpr int64_t kDroppedRows = 64;
 
   struct Session {
     int64_t newest = 0;
@@ -68,13 +70,14 @@ class SqliteAnswers final : public StoreAnswers {
   void save_sessions();
   // The time of a use that happens now: later than that of each other one.
   int64_t next_use();
-  // Drops a session if there are too many, but never `kept`: only that may be referred to.
+  // Drops a session if there are too many, but never `kept` (0: any): only that may be referred to.
   void drop_oldest(uint64_t kept);
 
   SqliteConnection& connection_;
   SqliteMeta& meta_;
   const int64_t remembered_;
   std::unordered_map<uint64_t, Session> sessions_;  // those that this transaction has met
+  int64_t added_ = 0;                               // answers, in this transaction
   int64_t last_use_us_ = 0;                         // of any session; 0: not known
   int64_t now_us_ = 0;                              // of this transaction
   SqliteStatement session_{connection_,

@@ -56,12 +56,16 @@ int SqliteBackend::know_session(std::string* message) {
   if (connection.run(SqliteSchema::kLeasedIndex) && connection.run("BEGIN IMMEDIATE")) {
     rules_->answers.begin(now_us());
     rules_->meta.load();
-    rules_->answers.know(options_.session);
+    // When the store is opened again, the session may be one that was dropped meanwhile.
+    if (!was_opened_ || !rules_->meta.has_dropped) {
+      rules_->answers.know(options_.session);
+    }
     rules_->answers.save();
     rules_->meta.commits++;
     rules_->meta.save();
     if (connection.run("COMMIT")) {
       store_.queue().committed(rules_->meta.commits);
+      was_opened_ = true;
     }
   }
   StoreFailure failure;

@@ -73,6 +73,7 @@ class SqliteBackend final : public SqliteFileBackend {
   // Ends the transaction, if there is one, after an error of the connection.
   void undo();
 
+  bool was_opened_ = false;  // since then the session is known, or was dropped
   std::optional<SqliteNews> news_;
   std::optional<Rules> rules_;
   LookRequest counted_;  // the last look that has counted many, ...

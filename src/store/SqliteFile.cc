@@ -236,6 +236,7 @@ int SqliteFile::open(std::string* message) {
   }
   log_bytes_ = 0;
   log_ = {};
+  index_ = {};
   for (SqliteConnection* connection : {&connection_, &checkpoints_}) {
     if (const int error = open_connection(*connection, message)) {
       close();
@@ -251,6 +252,7 @@ int SqliteFile::open(std::string* message) {
   }
   checkpoints_.number("PRAGMA schema_version");  // opens the log, as the above has done
   log_.read(log_path_);                          // is_same() finds out if it is not there
+  index_.read(index_path_);
   StoreFailure replaced;
   int error = 0;
   if (connection_.code() != SQLITE_OK || checkpoints_.code() != SQLITE_OK) {
@@ -282,6 +284,7 @@ void SqliteFile::close() {
   checkpoints_.close();
   connection_.close();
   log_ = {};
+  index_ = {};
 }
 
 void SqliteFile::set_copies_on_close(bool copies) {
@@ -340,6 +343,12 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
   if (found.read(log_path_) != 0 || !found.is_same_file(log_)) {
     failure->error = ESTALE;
     failure->message = log_path_ + ": the log was deleted or replaced";
+    return false;
+  }
+  // Whoever opens the store without the index makes a new one, with locks of its own.
+  if (index_.inode != 0 && (found.read(index_path_) != 0 || !found.is_same_file(index_))) {
+    failure->error = ESTALE;
+    failure->message = index_path_ + ": the index of the log was deleted or replaced";
     return false;
   }
   return true;

@@ -42,6 +42,7 @@ class SqliteFile {
   SqliteFile(std::string path, SqliteSettings settings, SqliteLayout layout = SqliteLayout::kShared)
       : path_(std::move(path)),
         log_path_(path_ + "-wal"),
+        index_path_(path_ + "-shm"),
         settings_(std::move(settings)),
         layout_(layout) {}
   SqliteFile(const SqliteFile&) = delete;
@@ -117,12 +118,14 @@ class SqliteFile {
 
   const std::string path_;
   const std::string log_path_;
+  const std::string index_path_;
   const SqliteSettings settings_;
   const SqliteLayout layout_;
   SqliteConnection connection_;
   SqliteConnection checkpoints_;
   FileStatus file_;
-  FileStatus log_;  // an inode of 0: it is not open
+  FileStatus log_;    // an inode of 0: it is not open
+  FileStatus index_;  // the same; a store with one owner has none
   int64_t log_bytes_ = 0;
 };
 

@@ -76,6 +76,21 @@ TEST_P(SqliteRemoved, AFileThatIsDeletedFailsTheStoreUntilItComesBack) {
   EXPECT_TRUE(carry_out(*backend, finish(run)).accepted);
 }
 
+// Another process would make a new one, and the two would not know of each other's locks.
+TEST_P(SqliteRemoved, AnIndexThatIsDeletedFailsTheStore) {
+  if (is_owned()) return;  // it has none
+  const auto backend = open();
+  store_tea(*backend);
+  std::filesystem::remove(path_ + "-shm");
+  const auto other = open();
+  store_tea(*other);
+  expect_failed(*backend, ESTALE, "-shm");
+  EXPECT_EQ(backend->reopen(&message_), 0) << message_;
+  store_tea(*backend);
+  EXPECT_EQ(count(*backend), 3U);
+  EXPECT_EQ(count(*other), 3U);
+}
+
 TEST_P(SqliteRemoved, AFileThatIsReplacedFailsTheStore) {
   const auto backend = open();
   store_tea(*backend);
