@@ -135,7 +135,9 @@ ProtocolMessage* RedisClientTask::next_request() {
   if (question_) return &question_->request;
   ProtocolMessage* const request = WFClientTask::next_request();
   // The user's set_prepare() may have changed the command.
-  if (const int refusal = check_command()) {
+  const int refusal = check_command();
+  is_refused_ = refusal != 0 || request == nullptr;
+  if (refusal != 0) {
     errno = refusal;
     return nullptr;
   }
@@ -155,7 +157,7 @@ ProtocolMessage* RedisClientTask::next_response() {
 ClientTimes RedisClientTask::times() const {
   ClientTimes times = WFClientTask::times();
   if (question_) {
-    // A command may be allowed to take for ever. A Sentinel that is silent is not waited for.
+    // A command may be allowed to take for ever. For a Sentinel the usual limits hold.
     const int keep_alive = times.keep_alive;
     times = ClientTimes();
     times.keep_alive = keep_alive;
@@ -260,9 +262,14 @@ bool RedisClientTask::after_command() {
   // be sent to the other one as well, unless it only reads.
   RedisMasters::process().forget(url_);
   const bool is_no_master = state == WFT_STATE_TASK_ERROR && error == WFT_ERR_UPSTREAM_UNAVAILABLE;
+  const bool is_unreachable = state == WFT_STATE_DNS_ERROR || error == ECONNREFUSED ||
+                              error == EHOSTUNREACH || error == ENETUNREACH ||
+                              get_timeout_reason() == TOR_CONNECT_TIMEOUT;
+  const bool is_broken = is_unreachable || error == ECONNRESET || error == EPIPE;
   const bool is_failure = state == WFT_STATE_SYS_ERROR || state == WFT_STATE_DNS_ERROR;
-  const bool unsent = !may_have_been_sent() && get_timeout_reason() != TOR_WAIT_TIMEOUT;
-  const bool reads = only_reads(req_.command()) && (error == ECONNRESET || error == EPIPE);
+  const bool unsent =
+      !may_have_been_sent() && !is_refused_ && get_timeout_reason() != TOR_WAIT_TIMEOUT;
+  const bool reads = only_reads(req_.command()) && is_broken;
   const bool is_safe = is_no_master || (is_failure && (unsent || reads));
   return is_safe && ask_sentinels_again();
 }

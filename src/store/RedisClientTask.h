@@ -77,6 +77,7 @@ class RedisClientTask final : public WFClientTask<protocol::RedisRequest, protoc
   int pause_ms_ = 0;  // not 0: the task goes on after that time
   int next_pause_ms_ = kFirstPauseMs;
   bool began_ = false;
+  bool is_refused_ = false;  // the command that the user has made cannot be sent to any server
   // The command is sent behind ASKING, which has a reply of its own.
   std::unique_ptr<protocol::ProtocolMessage> asking_request_;
   std::unique_ptr<protocol::ProtocolMessage> asking_response_;

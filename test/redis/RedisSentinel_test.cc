@@ -160,6 +160,20 @@ TEST(RedisSentinel, ACommandThatWasNotSentGoesToTheNextMaster) {
   EXPECT_EQ(sentinel.asked, 2);
 }
 
+// A master dies after it has received a command that reads. Whether that was carried out makes no
+// difference.
+TEST(RedisSentinel, AReadGoesToTheNextMasterAlsoIfItWasSent) {
+  FakeSentinel sentinel;
+  RedisServer second({.on = RedisServer::On::kTcp});
+  ASSERT_EQ(run(second.url(), {"SET", "k", "v"}).text, "OK");
+  RedisServer first({.on = RedisServer::On::kTcp});
+  sentinel.named_port = first.port();
+  EXPECT_EQ(run(sentinel.url(), {"GET", "k"}).text, "nil");  // by a connection that is kept
+  sentinel.named_port = second.port();
+  first.stop();
+  EXPECT_EQ(run(sentinel.url(), {"GET", "k"}).text, "\"v\"");
+}
+
 // It cannot say what it is now, and is asked again later.
 TEST(RedisSentinel, AServerThatIsBusyIsNotTakenForAMaster) {
   FakeSentinel sentinel;
