@@ -38,6 +38,7 @@ class WFGenericTask : public workflow::TaskBase<> {
     tell(true);
     return SubTask::delete_and_next();
   }
+  SubTask *end_and_next() { return delete_and_next(); }
 
  private:
   friend class workflow::CoAccess;

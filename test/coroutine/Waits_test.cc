@@ -114,6 +114,20 @@ class Leaving : public WFGenericTask {
   }
 };
 
+// An object that lives longer than its end as a task.
+class Lasting : public WFGenericTask {
+ public:
+  ~Lasting() override = default;
+
+ private:
+  void dispatch() override {
+    state = WFT_STATE_SYS_ERROR;
+    error = EIO;
+    subtask_done();
+  }
+  SubTask* done() override { return series_of(this)->pop(); }
+};
+
 // Waits until its scope ends.
 class Waiting final : public WFGenericTask {
  private:
@@ -137,6 +151,8 @@ TEST(CoroutineWaits, AKindOfTheUsersOwn) {
     EXPECT_EQ(bad.error, EIO);
     EXPECT_EQ(bad.value, 42);
     EXPECT_EQ(co_await new Leaving, (WFEnd{WFT_STATE_SYS_ERROR, EIO}));
+    Lasting lasting;
+    EXPECT_EQ(co_await &lasting, (WFEnd{WFT_STATE_SYS_ERROR, EIO}));
     const auto wait = []() -> WFCo<int> {
       int rounds = 0;
       while (co_await new Waiting)

@@ -181,13 +181,26 @@ template <class T>
 class CoGenericAwaiter final : private TaskEndObserver {
  public:
   CoGenericAwaiter(CoTask *waiter, T *task) : waiter_(waiter), task_(task) {}
+  CoGenericAwaiter(const CoGenericAwaiter &) = delete;
+  CoGenericAwaiter &operator=(const CoGenericAwaiter &) = delete;
+  ~CoGenericAwaiter() {
+    if (observes_) CoAccess::observe(task_, nullptr);
+  }
   bool await_ready() const noexcept { return false; }
   [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
     CoTask::check_awaitable(task_);
     CoAccess::observe(task_, this);
+    observes_ = true;
     waiter_->wait_for(task_);
   }
-  auto await_resume() { return std::move(end_); }
+  auto await_resume() {
+    // A task whose end is not that of its object is still there.
+    if (observes_) {
+      CoAccess::observe(task_, nullptr);
+      task_ends(task_, true);
+    }
+    return std::move(end_);
+  }
 
  private:
   static constexpr bool kHasValue = !std::is_void_v<CoValue<T>>;
@@ -204,6 +217,7 @@ class CoGenericAwaiter final : private TaskEndObserver {
   };
 
   void task_ends(WFGenericTask *task, bool is_whole) override {
+    observes_ = false;
     end_.state = task->get_state();
     end_.error = task->get_error();
     if constexpr (kHasValue) {
@@ -213,6 +227,7 @@ class CoGenericAwaiter final : private TaskEndObserver {
 
   CoTask *const waiter_;
   T *const task_;
+  bool observes_ = false;  // the task will call task_ends()
   typename End<kHasValue, CoValue<T>>::Type end_;
 };
 
