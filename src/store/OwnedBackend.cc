@@ -82,10 +82,9 @@ int OwnedBackend::load(std::string* message) {
   dropped_before_ = state_->journal().first_row();
   is_ahead_ = false;
   // When the file is read again, the session may be one that was dropped meanwhile.
-  if (options_.session != 0 && !(was_loaded_ && counters.has_dropped)) {
+  if (options_.session != 0 && !(has_committed_ && counters.has_dropped)) {
     state_->know_session(options_.session);
   }
-  was_loaded_ = true;
   return 0;
 }
 

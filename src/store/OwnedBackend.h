@@ -103,7 +103,6 @@ class OwnedBackend final : public SqliteFileBackend {
   std::optional<Statements> statements_;
   std::unique_ptr<OwnedState> state_;
   bool is_ahead_ = false;
-  bool was_loaded_ = false;
   OwnedState::Sync sync_ = OwnedState::Sync::kNotNeeded;  // of what is not yet appended
   bool syncs_ = true;                                     // how the connection is set
   bool has_unsynced_ = false;   // whether what was written may not be synced yet

@@ -44,6 +44,7 @@ int SqliteBackend::open_file(bool create, std::string* message) {
     store_.close(true);
     return error;
   }
+  was_opened_ = true;
   if (has_threads && options_.clock->is_system_clock() && options_.changed) {
     news_->start(options_.changed);
   }
@@ -65,7 +66,6 @@ int SqliteBackend::know_session(std::string* message) {
     rules_->meta.save();
     if (connection.run("COMMIT")) {
       store_.queue().committed(rules_->meta.commits);
-      was_opened_ = true;
     }
   }
   StoreFailure failure;

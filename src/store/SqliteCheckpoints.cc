@@ -118,7 +118,16 @@ void SqliteCheckpoints::sync_file() {
 void SqliteCheckpoints::sync(sqlite3_file* file) {
   const bool is_open = file != nullptr && file->pMethods != nullptr;
   connection_.note(is_open ? file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC);
-  failed_ = connection_.code() != SQLITE_OK;
+  if (connection_.code() != SQLITE_OK) {
+    note_failure();
+  }
+}
+
+void SqliteCheckpoints::note_failure() {
+  if (SqliteFile::is_sync(connection_)) {
+    sync_failed_();
+  }
+  failed_ = true;
 }
 
 // Whoever reads just now is not waited for, unless the caller says so: the next time does it.
@@ -134,7 +143,7 @@ bool SqliteCheckpoints::copy(int mode, int patience_ms) {
     connection_.forget_error();
     copied_bytes_ = std::max(0, copied) * (SqliteSeals::kPageBytes + int64_t{24});
   } else {
-    failed_ = true;
+    note_failure();
   }
   return copied == frames;
 }

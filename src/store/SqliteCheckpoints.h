@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "store/SqliteConnection.h"
 #include "util/Mutex.h"
@@ -30,8 +32,10 @@ class SqliteCheckpoints {
 
   // The log begins anew when it has `log_bytes`, or soon after that: when nearly all of it is
   // copied.
-  SqliteCheckpoints(SqliteConnection& connection, int64_t log_bytes)
-      : connection_(connection), restart_bytes_(log_bytes) {}
+  // `sync_failed` is called at once, on any thread, when a sync has failed.
+  SqliteCheckpoints(SqliteConnection& connection, int64_t log_bytes,
+                    std::function<void()> sync_failed)
+      : connection_(connection), sync_failed_(std::move(sync_failed)), restart_bytes_(log_bytes) {}
   ~SqliteCheckpoints() { stop(); }
   SqliteCheckpoints(const SqliteCheckpoints&) = delete;
   SqliteCheckpoints& operator=(const SqliteCheckpoints&) = delete;
@@ -65,7 +69,10 @@ class SqliteCheckpoints {
   void sync_file() WF_REQUIRES(mutex_);
   void sync(sqlite3_file* file) WF_REQUIRES(mutex_);
 
+  void note_failure() WF_REQUIRES(mutex_);
+
   SqliteConnection& connection_;
+  const std::function<void()> sync_failed_;
   const int64_t restart_bytes_;
   const int64_t step_bytes_ = restart_bytes_ / 16;               // so much is copied at a time
   const int64_t most_bytes_ = restart_bytes_ + 3 * step_bytes_;  // a log of that size is too large

@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
@@ -292,7 +295,40 @@ void SqliteFile::set_copies_on_close(bool copies) {
   connection_.set_copies_on_close(copies);
 }
 
+// The index of the log (https://sqlite.org/walformat.html, 2.3): a header of 48 bytes, a copy of
+// it, and how many frames of the log are in the file.
+int SqliteFile::forget_copied() {
+  constexpr uint32_t kVersion = 3007000;
+  constexpr size_t kCopiedFrames = 24;  // as a word
+  constexpr int kPageBytes = 32768;
+  constexpr int kWriteLock = 0;
+  constexpr int kLocks = 2;  // that of whoever writes, and that of whoever copies
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  const sqlite3_io_methods* const methods = file == nullptr ? nullptr : file->pMethods;
+  if (methods == nullptr || methods->iVersion < 2) return SQLITE_IOERR;
+  volatile void* page = nullptr;
+  int code = methods->xShmMap(file, 0, kPageBytes, 0, &page);
+  if (code != SQLITE_OK || page == nullptr) return code == SQLITE_OK ? SQLITE_PROTOCOL : code;
+  auto* const words = static_cast<volatile uint32_t*>(page);
+  if (words[0] != kVersion) return SQLITE_PROTOCOL;
+  const int64_t until_ns = monotonic_ns() + settings_.busy_ms * kNsPerMs;
+  const auto lock = [&] {
+    return methods->xShmLock(file, kWriteLock, kLocks, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
+  };
+  while ((code = lock()) == SQLITE_BUSY && monotonic_ns() < until_ns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (code != SQLITE_OK) return code;
+  words[kCopiedFrames] = 0;
+  methods->xShmBarrier(file);
+  return methods->xShmLock(file, kWriteLock, kLocks, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+}
+
 int SqliteFile::copy_log(std::string* message) {
+  // Otherwise only the frames would be copied that others have not copied yet.
+  connection_.note(forget_copied());
+  if (connection_.code() != SQLITE_OK) return fail(connection_, message);
   connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main",
                                              SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr));
   return connection_.code() == SQLITE_OK ? 0 : fail(connection_, message);
@@ -346,7 +382,7 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
     return false;
   }
   // Whoever opens the store without the index makes a new one, with locks of its own.
-  if (index_.inode != 0 && (found.read(index_path_) != 0 || !found.is_same_file(index_))) {
+  if (found.read(index_path_) != 0 || !found.is_same_file(index_)) {
     failure->error = ESTALE;
     failure->message = index_path_ + ": the index of the log was deleted or replaced";
     return false;

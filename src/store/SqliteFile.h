@@ -113,6 +113,9 @@ class SqliteFile {
 
  private:
   int open_connection(SqliteConnection& connection, std::string* message) const;
+  // Makes the next checkpoint, by whomever, copy all of the log, also what is in the file already:
+  // after a failed sync that need not be on the disk. Returns the result code.
+  int forget_copied();
   int fail(const SqliteConnection& connection, std::string* message) const;
   static int committed(void* file, sqlite3* connection, const char* database, int frames);
 
@@ -125,7 +128,7 @@ class SqliteFile {
   SqliteConnection checkpoints_;
   FileStatus file_;
   FileStatus log_;    // an inode of 0: it is not open
-  FileStatus index_;  // the same; a store with one owner has none
+  FileStatus index_;  // the same
   int64_t log_bytes_ = 0;
 };
 

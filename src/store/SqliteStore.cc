@@ -171,7 +171,7 @@ int SqliteStore::verify(std::string* message) {
 
 void SqliteStore::begin(bool with_thread) {
   file_.set_copies_on_close(true);
-  checkpoints_.emplace(file_.checkpoints(), log_bytes_);
+  checkpoints_.emplace(file_.checkpoints(), log_bytes_, [this] { note_failed_sync(); });
   // What open() has used is still needed.
   if (queue_.page().disk_is_full == 0 && SqliteReserve::is_full(reserve_.make())) {
     queue_.page().disk_is_full = 1;
@@ -285,9 +285,15 @@ size_t SqliteStore::group_size(std::span<StoreRequest* const> requests) {
   return size;
 }
 
-StoreFailure SqliteStore::failure_of(const SqliteConnection& connection) {
-  if (SqliteFile::is_sync(connection) && queue_.is_whole()) {
+void SqliteStore::note_failed_sync() {
+  if (queue_.is_whole()) {
     queue_.page().failed_syncs++;
+  }
+}
+
+StoreFailure SqliteStore::failure_of(const SqliteConnection& connection) {
+  if (SqliteFile::is_sync(connection)) {
+    note_failed_sync();
   }
   StoreFailure failure = file_.failure_of(connection);
   was_damaged_ = was_damaged_ || failure.error == EILSEQ;

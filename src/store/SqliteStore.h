@@ -109,6 +109,8 @@ class SqliteStore {
   // The disk is full: gives the room of the log back if the disk has what copying the log takes.
   // Otherwise the rest of the room is left to what is appended to the log.
   void cut_log();
+  // Lets every process know that what the log says need not be on the disk. Any thread.
+  void note_failed_sync();
   // Compares the store with what the queue knows.
   int verify(std::string* message);
 

@@ -174,6 +174,11 @@ class FaultVfs {
     }
     file.unsynced.push_back(std::move(change));
   }
+  // The system takes what it could not write for written, and never writes it again.
+  void sync_failed(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    file_at(path).unsynced.clear();
+  }
   void synced(const std::string& path) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (lies_) return;
@@ -318,7 +323,10 @@ inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
 }
 inline int x_sync(sqlite3_file* file, int) {
   own(file)->vfs->wait_while_held(own(file)->path);
-  if (const int fault = own(file)->vfs->before_sync(own(file)->path)) return fault;
+  if (const int fault = own(file)->vfs->before_sync(own(file)->path)) {
+    own(file)->vfs->sync_failed(own(file)->path);
+    return fault;
+  }
   own(file)->vfs->synced(own(file)->path);
   return SQLITE_OK;
 }

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <atomic>
 #include <cerrno>
@@ -378,6 +379,58 @@ TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
     vfs.set_fault(nullptr);
     EXPECT_EQ(backend->reopen(&message), 0) << message;
     EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, stored);
+  }
+}
+
+// Another process keeps the index of the log, which says that a part of the log is in the file
+// already. That part was lost with the failed sync.
+TEST_P(SqliteFaults, AfterAFailedSyncOfTheFileAllOfTheLogIsCopied) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = settings_of(vfs);
+  settings.log_bytes = 32 * 1024 * 1024;  // a sixteenth is copied at a time
+  const auto backend = open_backend(path, options_of(clock), settings);
+  ASSERT_TRUE(backend);
+  const bool is_shared = GetParam() == SqliteLayout::kShared;
+  const auto other = is_shared ? open_backend(path, options_of(clock, 2), settings) : nullptr;
+  uint64_t stored = 0;
+  workflow::ScheduleRequest large = schedule("tea", clock.us);
+  large.spec.payload.assign(65536, 'p');
+  for (; stored < 16; stored++) {
+    carry_out(*backend, large);
+  }
+  sqlite3* reader = nullptr;
+  if (is_shared) {
+    // What is committed after this cannot be copied while somebody reads what was there before.
+    ASSERT_EQ(sqlite3_open_v2(path.c_str(), &reader, SQLITE_OPEN_READWRITE, vfs.name()), SQLITE_OK);
+    const char* const read = "BEGIN; SELECT count(*) FROM timers";
+    ASSERT_EQ(sqlite3_exec(reader, read, nullptr, nullptr, nullptr), SQLITE_OK);
+  }
+  vfs.fail_syncs_of(path, EIO);
+  stored += store_until_it_fails(*backend, clock);
+  EXPECT_GT(vfs.failed_syncs(), 0);
+  vfs.fail_syncs_of("");
+  sqlite3_close(reader);
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), 0) << message;
+  carry_out(*backend, schedule("the last", clock.us));  // the log begins anew
+  stored++;
+  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, stored);
+
+  const FastDir after;
+  TestRandom random(test_seed());
+  vfs.write_image(after.path("."), random);
+  const auto rescued = open_backend(after.path("timers"), options_of(clock, 3), {}, &message);
+  ASSERT_TRUE(rescued) << message;
+  EXPECT_EQ(carry_out(*rescued, workflow::CountRequest{}).count, stored);
+  workflow::ListRequest list;
+  list.max = 16;
+  list = carry_out(*rescued, list);
+  ASSERT_EQ(list.timers.size(), 16U);
+  for (const WFStoreInfo& timer : list.timers) {
+    EXPECT_TRUE(timer.payload == large.spec.payload);
   }
 }
 
