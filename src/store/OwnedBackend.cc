@@ -82,7 +82,7 @@ int OwnedBackend::load(std::string* message) {
   dropped_before_ = state_->journal().first_row();
   is_ahead_ = false;
   // When the file is read again, the session may be one that was dropped meanwhile.
-  if (options_.session != 0 && !(has_committed_ && counters.has_dropped)) {
+  if (options_.session != 0 && !(was_known_ && counters.has_dropped)) {
     state_->know_session(options_.session);
   }
   return 0;
@@ -182,6 +182,7 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   if (statements_->begin.run()) {
     write_rows();
     tried = meta.save();
+    was_known_ = was_known_ || tried;
     const int64_t began_ns = monotonic_ns();
     statements_->commit.run();
     note_commit(began_ns);

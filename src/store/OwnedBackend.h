@@ -110,6 +110,7 @@ class OwnedBackend final : public SqliteFileBackend {
   int64_t given_fences_ = 0;    // `fence` in the file
   int64_t owner_ = 0;           // a number of this owner; the last one is in the file
   bool has_committed_ = false;  // as this owner
+  bool was_known_ = false;      // the session may be in the file, or was dropped since
   uint64_t over_fence_ = 0;     // for the next load(): leases with this fence or less were over ...
   int64_t opened_us_ = 0;       // ... at this time
 };

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +16,6 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
-#include <thread>
 
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
@@ -298,11 +296,11 @@ void SqliteFile::set_copies_on_close(bool copies) {
 // The index of the log (https://sqlite.org/walformat.html, 2.3): a header of 48 bytes, a copy of
 // it, and how many frames of the log are in the file.
 int SqliteFile::forget_copied() {
-  constexpr uint32_t kVersion = 3007000;
-  constexpr size_t kCopiedFrames = 24;  // as a word
+  constexpr uint32_t kIndexVersion = 3007000;
+  constexpr size_t kWordOfCopied = 24;  // as a word
   constexpr int kPageBytes = 32768;
-  constexpr int kWriteLock = 0;
-  constexpr int kLocks = 2;  // that of whoever writes, and that of whoever copies
+  constexpr int kFirstIndexLock = 0;
+  constexpr int kIndexLocks = 2;  // that of whoever writes, and that of whoever copies
   sqlite3_file* file = nullptr;
   sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
   const sqlite3_io_methods* const methods = file == nullptr ? nullptr : file->pMethods;
@@ -311,18 +309,20 @@ int SqliteFile::forget_copied() {
   int code = methods->xShmMap(file, 0, kPageBytes, 0, &page);
   if (code != SQLITE_OK || page == nullptr) return code == SQLITE_OK ? SQLITE_PROTOCOL : code;
   auto* const words = static_cast<volatile uint32_t*>(page);
-  if (words[0] != kVersion) return SQLITE_PROTOCOL;
+  if (words[0] != kIndexVersion) return SQLITE_PROTOCOL;
   const int64_t until_ns = monotonic_ns() + settings_.busy_ms * kNsPerMs;
   const auto lock = [&] {
-    return methods->xShmLock(file, kWriteLock, kLocks, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
+    return methods->xShmLock(file, kFirstIndexLock, kIndexLocks,
+                             SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
   };
   while ((code = lock()) == SQLITE_BUSY && monotonic_ns() < until_ns) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pause_ns(kNsPerMs);
   }
   if (code != SQLITE_OK) return code;
-  words[kCopiedFrames] = 0;
+  words[kWordOfCopied] = 0;
   methods->xShmBarrier(file);
-  return methods->xShmLock(file, kWriteLock, kLocks, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+  return methods->xShmLock(file, kFirstIndexLock, kIndexLocks,
+                           SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
 }
 
 int SqliteFile::copy_log(std::string* message) {

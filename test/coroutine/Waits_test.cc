@@ -126,6 +126,7 @@ class Lasting : public WFGenericTask {
     subtask_done();
   }
   SubTask* done() override { return series_of(this)->pop(); }
+  void drop_unstarted() override {}  // nothing is freed
 };
 
 // Waits until its scope ends.
