@@ -24,10 +24,11 @@ static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
 // no body, may keep the user's. Replies to HEAD, and replies with status 204 or 304, are sent
 // without a body. A chunked reply, whose chunks the user writes, is sent without Content-Length.
 // HTTP/1.0 has no chunks, so the server removes the chunk framing for such a client. A 2xx reply to
-// CONNECT is sent without a body, too, and is the last of its connection, because a tunnel cannot
-// follow. A reply that cannot be sent as it is becomes a 500 without a body: one whose status is
-// 1xx, whose version is neither 1.1 nor 1.0, whose transfer coding is not "chunked", or whose
-// chunks are malformed or incomplete.
+// CONNECT is sent without a body, too. A reply to CONNECT is the last of its connection, whatever
+// its status: no tunnel can follow, and what the client has sent behind it may be meant for one
+// (RFC 9931, 8). A reply that cannot be sent as it is becomes a 500 without a body: one whose
+// status is 1xx, whose version is neither 1.1 nor 1.0, whose transfer coding is not "chunked", or
+// whose chunks are malformed or incomplete.
 template <>
 struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   struct RequestFacts {

@@ -30,6 +30,7 @@ void ClientExchange::cancel(int reason) {
 }
 
 void ClientExchange::begin(const ClientTarget& target, int retry_max) {
+  may_have_been_sent_ = false;
   RunnableList finished;
   ClientSession* session = nullptr;
   try {

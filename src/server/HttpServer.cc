@@ -186,11 +186,11 @@ void complete_head(HttpResponse* response) {
 
 }  // namespace
 
-// A client may send what is meant for the tunnel before it knows whether there is one. So nothing
-// behind CONNECT is read as a request, whatever is replied (RFC 9931, 8).
 bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
   complete_head(response);
   prepare_body(request, response);
+  // What stands behind CONNECT may be meant for the tunnel. It is not read as a request, whatever
+  // is replied (RFC 9931, 8).
   const bool keep =
       may_keep && request.keep_alive && response->is_keep_alive() && !request.is_connect;
   if (!response->has_connection_header()) {

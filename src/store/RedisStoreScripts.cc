@@ -79,7 +79,8 @@ if session and session ~= '' and redis.call('HEXISTS', KEYS[12], session) == 0 t
   redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, 0, '', '', ''))
   redis.call('ZADD', KEYS[13], used, session)
   -- Processes may come and go and ask for nothing, so that no request forgets them. Of the sessions
-  -- before the latest 256 those are forgotten here that have no answers.
+  -- before the latest 256 (MAX_SESSIONS in RedisStoreUsersScript.cc) those are forgotten here that
+  -- have no answers.
   local many = math.min(redis.call('ZCARD', KEYS[13]) - 256, 512)
   local oldest = many > 0 and redis.call('ZRANGE', KEYS[13], 0, many - 1) or {}
   for _, old in ipairs(oldest) do

@@ -328,6 +328,11 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"forks with a redis", forks_with_a_redis},
 };
 
+// The variable that names a store in that server.
+std::string store_in(const redis_test::RedisServer& server) {
+  return "STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2";
+}
+
 // Tests ------------------------------------------------------------------------------------------
 
 TEST(StoreExit, TimersThatWaitHoldNothingUp) {
@@ -351,24 +356,20 @@ TEST(StoreExit, AnOpeningThatNobodyAnswersHoldsItUpForAMoment) {
 TEST(StoreExit, AStoreThatHasFailedAnswersMeanwhile) {
   const redis_test::RedisServer server;
   EXPECT_EQ(exit_kit::play_promptly("a function asks a failed store",
-                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app",
-                                     "STORE_EXIT_SERVER=" + server.url()}),
+                                    {store_in(server), "STORE_EXIT_SERVER=" + server.url()}),
             "refused\nstopped\n");
 }
 
 // The connection to the server goes on until the store has told it how the runs have ended.
 TEST(StoreExit, ARedisHearsOfTheRunsThatTheExitHasEnded) {
   redis_test::RedisServer server;
-  EXPECT_EQ(exit_kit::play_promptly("a run waits",
-                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"}),
+  EXPECT_EQ(exit_kit::play_promptly("a run waits", {store_in(server)}),
             "aborted\n0 running, 1 retried, 0 acknowledged\n");
 }
 
 TEST(StoreExit, ARedisAnswersEachRequest) {
   redis_test::RedisServer server;
-  EXPECT_EQ(exit_kit::play_promptly("requests are under way",
-                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"},
-                                    seconds(10)),
+  EXPECT_EQ(exit_kit::play_promptly("requests are under way", {store_in(server)}, seconds(10)),
             "2000 answered\n");
 }
 
@@ -376,8 +377,7 @@ TEST(StoreExit, ARedisAnswersEachRequest) {
 TEST(StoreExit, ASilentRedisHoldsItUpForAMoment) {
   const redis_test::RedisServer server;
   EXPECT_EQ(exit_kit::play_promptly("a run waits",
-                                    {"STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2",
-                                     "STORE_EXIT_STOPS=" + server.url()}),
+                                    {store_in(server), "STORE_EXIT_STOPS=" + server.url()}),
             "aborted\n0 running, 0 retried, 0 acknowledged\n");
   server.signal(SIGCONT);
 }
@@ -418,9 +418,7 @@ TEST(StoreExit, AChildHasNoStore) {
 TEST(StoreExit, AStoreInARedisGoesOnAfterAFork) {
   redis_test::RedisServer server;
   EXPECT_EQ(
-      exit_kit::play("forks with a redis",
-                     {"STORE_EXIT_SERVER=" + server.url(),
-                      "STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"}),
+      exit_kit::play("forks with a redis", {"STORE_EXIT_SERVER=" + server.url(), store_in(server)}),
       "refused\nrefused\nrefused in the child\nclosed\nchild ended with 7\nruns\nparent has 1\n"
       "by the same connections\n");
 }

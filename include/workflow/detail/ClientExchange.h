@@ -169,7 +169,8 @@ class ClientExchange {
   int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
   // Returns how many exchanges the connection carried before this one.
   long long sequence() const { return sequence_; }
-  // From ended() on: whether the peer may have received a part of the request, in any of the tries.
+  // From ended() to the next begin(): whether the peer may have received a part of the request, in
+  // any of the tries.
   bool may_have_been_sent() const { return may_have_been_sent_; }
 
  private:

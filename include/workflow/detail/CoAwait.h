@@ -96,6 +96,12 @@ auto co_value(T *task) {
 template <class T>
 using CoValue = decltype(co_value(static_cast<T *>(nullptr)));
 
+// Whether the task has a value also after a failure: a result, which says why.
+template <class T>
+inline constexpr bool kAlwaysHasResult = requires(T *task) {
+  task->result();
+};
+
 // Something to wait for, which a function of wf has made. It owns its task, because an exception
 // may come before it is awaited. It is not an aggregate, because g++ 12 destroys temporary
 // aggregates in a co_await twice.
@@ -160,16 +166,13 @@ class CoValueAwaiter {
     CoAccess::add_callback(task_, [this] {
       end_.state = task_->get_state();
       end_.error = task_->get_error();
-      if (end_ || kAlwaysHasResult) end_.value.emplace(co_value(task_));
+      if (end_ || kAlwaysHasResult<T>) end_.value.emplace(co_value(task_));
     });
     waiter_->wait_for(task_);
   }
   WFEnded<CoValue<T>> await_resume() { return std::move(end_); }
 
  private:
-  // A task that has failed may have a result, which says why.
-  static constexpr bool kAlwaysHasResult = requires(T * task) { task->result(); };
-
   CoTask *const waiter_;
   T *const task_;
   WFEnded<CoValue<T>> end_;
@@ -204,8 +207,6 @@ class CoGenericAwaiter final : private TaskEndObserver {
 
  private:
   static constexpr bool kHasValue = !std::is_void_v<CoValue<T>>;
-  // A task that has failed may have a result, which says why.
-  static constexpr bool kAlwaysHasResult = requires(T * task) { task->result(); };
 
   template <bool HAS_VALUE, class VALUE>
   struct End {
@@ -221,7 +222,7 @@ class CoGenericAwaiter final : private TaskEndObserver {
     end_.state = task->get_state();
     end_.error = task->get_error();
     if constexpr (kHasValue) {
-      if (is_whole && (end_ || kAlwaysHasResult)) end_.value.emplace(co_value(task_));
+      if (is_whole && (end_ || kAlwaysHasResult<T>)) end_.value.emplace(co_value(task_));
     }
   }
 
