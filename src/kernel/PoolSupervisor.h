@@ -39,18 +39,18 @@ class PoolSupervisor {
   struct View {
     uint64_t shares = 0;           // how often workers have taken items
     bool work_waits = false;       // in no worker's own queue
-    bool has_idle_worker = false;  // one that sleeps or naps
+    bool has_idle_worker = false;  // one that sleeps or naps, and may work
     bool keeps_items = false;      // a worker has items in its own queue
-    int room = 0;                  // how many threads the supervisor may start
+    int room = 0;                  // how many more workers it may let work
   };
   // What the pool has to do after a look.
   struct Findings {
     bool are_items_long = false;  // to count its items as long: no worker comes to take another
-    bool starves = false;         // to start a thread
+    bool starves = false;         // to let one more worker work
   };
 
-  // To be called when a thread was started because of Findings::starves. The item that this thread
-  // takes at once does not count as progress.
+  // To be called when one more worker may work because of Findings::starves. The item that it takes
+  // at once does not count as progress.
   void grew() { seen_shares_++; }
 
   Watch watched() const { return watched_; }

@@ -102,7 +102,7 @@ void WorkerPool::abandon_caller() {
     MutexLock lock(mutex_);
     Worker& worker = worker_of(ThreadContext::current().own_queue);
     return_items(worker);
-    set_stalled(worker, !worker.blocked);
+    write_off(worker);
     lost_ = 1;
     work_.notify_all();
     ended_.notify_all();
@@ -146,29 +146,40 @@ bool WorkerPool::source_has_more() {
 }
 
 int WorkerPool::increase_threads() {
-  MutexLock lock(mutex_);
-  if (stopping_) {
-    errno = ECANCELED;
-    return -1;
+  Wake wake;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) {
+      errno = ECANCELED;
+      return -1;
+    }
+    if (surplus() <= 0 && !spawn()) {
+      errno = EAGAIN;
+      return -1;
+    }
+    wanted_++;
+    leaving_ = std::max(leaving_ - 1, 0);
+    wake = claim_wake();
   }
-  if (live_ - blocked_ <= wanted_ && !spawn()) {
-    errno = EAGAIN;
-    return -1;
-  }
-  wanted_++;
-  leaving_ = std::max(leaving_ - 1, 0);
+  notify(wake);
   return 0;
 }
 
 int WorkerPool::decrease_threads() {
-  MutexLock lock(mutex_);
-  if (stopping_ || wanted_ == 1) {
-    errno = stopping_ ? ECANCELED : EINVAL;
-    return -1;
+  Wake wake;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_ || wanted_ == 1) {
+      errno = stopping_ ? ECANCELED : EINVAL;
+      return -1;
+    }
+    wanted_--;
+    leaving_++;
+    surplus_fell();
+    work_.notify_all();
+    wake = claim_wake();
   }
-  wanted_--;
-  leaving_++;
-  work_.notify_all();
+  notify(wake);
   return 0;
 }
 
@@ -210,7 +221,7 @@ bool WorkerPool::is_watched() const {
 
 bool WorkerPool::attended() const {
   if (waking_ || napping_) return true;
-  if (idle_ == 0) return supervisor_.watched() != Watch::kNone || room() == 0;
+  if (!has_spare()) return supervisor_.watched() != Watch::kNone || room() == 0;
   return supervisor_.is_looking() && awake() > 0 && !worth_a_thread(1);
 }
 
@@ -218,9 +229,9 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
   for (;;) {
     if (work_waits() && !waking_ && !napping_) {
-      if (idle_ > 0 && (awake() <= 0 || worth_a_thread(work_waiting()))) {
+      if (has_spare() && (awake() <= 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
-      } else if (idle_ > 0) {
+      } else if (has_spare()) {
         wake.supervisor |= supervisor_.watch(Watch::kLooks);
       } else if (room() > 0) {
         wake.supervisor |= supervisor_.watch(Watch::kGrowth);
@@ -255,10 +266,6 @@ void WorkerPool::unlock_and_wake() {
   notify(wake);
 }
 
-bool WorkerPool::surplus() const {
-  return live_ - blocked_ > wanted_;
-}
-
 // True if no worker is left that could post, because all others are idle. Other threads may still
 // post, until the last worker has closed the pool.
 bool WorkerPool::finished() {
@@ -271,14 +278,16 @@ bool WorkerPool::wait_for_work() {
     work_.notify_all();
     return false;
   }
-  if (leaves()) return false;
+  if (surplus() > 0) {
+    release_spares();
+    if (leaves()) return false;
+  }
   const bool left_to_others = leaves_work_to_others();
   const bool naps = !left_to_others && !napping_ && !stopping_ && pace_.naps();
   idle_++;
   napping_ = napping_ || naps;
   const Wake wake = claim_wake();
   notify({.supervisor = wake.supervisor});
-  bool needed = true;
   if (!work_waits() || (left_to_others && !wake.worker)) {
     if (quiet()) {
       quiet_.notify_all();
@@ -287,7 +296,7 @@ bool WorkerPool::wait_for_work() {
       nap();
       rested_ = Rest::kNap;
     } else {
-      needed = sleep();
+      sleep();
       rested_ = Rest::kSleep;
     }
   }
@@ -300,13 +309,15 @@ bool WorkerPool::wait_for_work() {
     work_.notify_all();
     return false;
   }
-  return needed || !surplus() || work_waits() || stopping_;
+  return true;
 }
 
-bool WorkerPool::sleep() {
-  if (surplus()) return work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
-  work_.wait(mutex_);
-  return true;
+void WorkerPool::sleep() {
+  if (surplus() > 0) {
+    work_.wait_until(mutex_, saturating_add(spares_since_ns_, kSpareNs));
+  } else {
+    work_.wait(mutex_);
+  }
 }
 
 void WorkerPool::nap() {
@@ -315,8 +326,18 @@ void WorkerPool::nap() {
   work_.wait_until(mutex_, wait_now_ns() + length_ns);
 }
 
+void WorkerPool::release_spares() {
+  const int64_t now_ns = wait_now_ns();
+  if (least_idle_ > 0) {
+    if (now_ns - spares_since_ns_ < kSpareNs) return;
+    leaving_ = std::max(leaving_, std::min({least_idle_, idle_ + 1, surplus()}));
+  }
+  spares_since_ns_ = now_ns;
+  least_idle_ = live_;
+}
+
 bool WorkerPool::leaves() {
-  if (leaving_ == 0 || !surplus() || stopping_) return false;
+  if (leaving_ == 0 || stopping_) return false;
   leaving_--;
   return true;
 }
@@ -371,6 +392,7 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     kept_ = true;
   }
   taken_ += taken;
+  least_idle_ = std::min(least_idle_, idle_);
   shares_++;
   worker.shares++;
   worker.running = true;
@@ -382,6 +404,7 @@ bool WorkerPool::takes_one() const {
 }
 
 bool WorkerPool::leaves_work_to_others() const {
+  if (working() > wanted_) return true;
   return options_.in_order && awake() > 1 && supervised_ && pace_.better_left_to_one();
 }
 
@@ -408,6 +431,33 @@ void WorkerPool::set_stalled(Worker& worker, bool stalled) {
     worker.stalled = stalled;
     stalled_ += stalled ? 1 : -1;
   }
+}
+
+void WorkerPool::write_off(Worker& worker) {
+  if (!worker.written_off && !worker.blocked) {
+    worker.written_off = true;
+    written_off_++;
+    surplus_fell();
+    set_stalled(worker, true);
+  }
+}
+
+void WorkerPool::goes_on(Worker& worker) {
+  if (std::exchange(worker.written_off, false)) {
+    written_off_--;
+    surplus_rose();
+  }
+  set_stalled(worker, false);
+}
+
+void WorkerPool::surplus_rose() {
+  if (surplus() == 1) {
+    least_idle_ = 0;
+  }
+}
+
+void WorkerPool::surplus_fell() {
+  leaving_ = std::clamp(surplus(), 0, leaving_);
 }
 
 size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
@@ -437,7 +487,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
       const int64_t duration_ns = begin_ns ? wait_now_ns() - begin_ns : 0;
       mutex_.lock();
       self->running = false;
-      set_stalled(*self, false);
+      goes_on(*self);
       if (begin_ns) {
         pace_.ran(count, duration_ns);
       }
@@ -470,15 +520,16 @@ void WorkerPool::begin_blocking(WorkQueue* own_queue) {
     MutexLock lock(mutex_);
     Worker& worker = worker_of(own_queue);
     return_items(worker);
+    goes_on(worker);
     blocked_++;
     worker.blocked = true;
-    set_stalled(worker, false);
+    surplus_fell();
     if (quiet()) {
       quiet_.notify_all();
     }
     // A terminated pool starts no thread, because no other thread would join it. Its last worker,
     // for which stop() did not wait, still runs while it ends the process.
-    if (!terminated_ && live_ - blocked_ < wanted_) {
+    if (!terminated_ && surplus() < 0) {
       spawn();
     }
     wake = claim_wake();
@@ -493,6 +544,7 @@ void WorkerPool::end_blocking(WorkQueue* own_queue) {
     blocked_--;
     worker_of(own_queue).blocked = false;
     unblocked_++;
+    surplus_rose();
     wake = claim_wake();
   }
   notify(wake);
@@ -521,16 +573,27 @@ void WorkerPool::look() {
   const PoolSupervisor::View view = {
       .shares = shares_,
       .work_waits = work_waits(),
-      .has_idle_worker = idle_ > 0,
+      .has_idle_worker = has_spare(),
       .keeps_items = std::any_of(workers_.begin(), workers_.end(), keeps_items),
       .room = room()};
   const PoolSupervisor::Findings findings = supervisor_.look(view, wait_now_ns());
   if (findings.are_items_long) {
     pace_.stuck();
   }
-  if (findings.starves && spawn()) {
+  if (findings.starves && grow()) {
     supervisor_.grew();
   }
+}
+
+bool WorkerPool::grow() {
+  if (surplus() >= 0) {
+    const auto stuck = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
+      return worker.running && !worker.blocked && !worker.written_off;
+    });
+    if (stuck == workers_.end()) return false;
+    write_off(*stuck);
+  }
+  return has_spare() || spawn();
 }
 
 void WorkerPool::supervise() {

@@ -34,7 +34,9 @@ namespace workflow {
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
 // one worker is awake and will take them within microseconds, no other is woken. A worker that has
-// run the same share from one look to the next is stalled, and nothing is left to it. With in_order
+// run the same share from one look to the next is stalled, and nothing is left to it. No more
+// workers are woken than are configured, and a worker that finds more of them at work than that
+// sleeps at the end of its share. With in_order
 // very short items are not worth a second thread however many wait, because the mutex would go back
 // and forth for each. A worker then leaves them to another one that is awake. When sleeps
 // turn out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
@@ -50,9 +52,15 @@ namespace workflow {
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
 // grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
-// This covers callbacks that block without announcing it. Threads above the configured number end
-// after kSpareNs without work. A thread that ends joins the one that has ended before it, and
-// stop() joins the last. What a thread still does while it ends, such as destroying the
+// This covers callbacks that block without announcing it: one of the workers is written off, and
+// another thread works in its place until it has finished its share.
+//
+// Spare threads: a worker that is neither blocked nor written off, but one more than are
+// configured, is spare. They remain asleep, also while the pool has much to do, and are used again
+// when others block. If in kSpareNs some workers were never needed, as many end. So a thread ends
+// kSpareNs after the last moment at which all had something to do, or twice kSpareNs after the
+// last at which more than remain had. A thread that ends joins the one that has ended before it,
+// and stop() joins the last. What a thread still does while it ends, such as destroying the
 // thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
@@ -60,11 +68,11 @@ namespace workflow {
 //    Any worker that wakes may be the one that was notified, so each of them, a napper too, ends
 //    it.
 // 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
-//    is being woken; one takes a nap; no worker is idle, and either the pool cannot grow or the
-//    supervisor watches; some worker is idle, one is awake, the work is not worth another, and the
-//    supervisor looks; the thread that has posted the work reads true from unattended_, and will
-//    see to one of the others; or a worker has posted it as the last action of its item, or in
-//    post_more(), and will take the next item itself.
+//    is being woken; one takes a nap; no idle worker may work (has_spare() is false), and either
+//    the pool cannot grow or the supervisor watches; an idle worker may work, one is awake, the
+//    work is not worth another, and the supervisor looks; the thread that has posted the work reads
+//    true from unattended_, and will see to one of the others; or a worker has posted it as the
+//    last action of its item, or in post_more(), and will take the next item itself.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that posts them, or are
 //    refused, as the derived class says.
@@ -74,6 +82,10 @@ namespace workflow {
 //    waiting() once more afterwards. ComputePool does it in another way: a thread that cannot leave
 //    its item to others takes mutex_ before its post returns.
 // 5. A worker that is idle, blocked or lost has no item in its own queue.
+// 6. No more workers go on from one share to the next than are configured. A worker that is blocked
+//    or written off does not count.
+// 7. leaving_ is at most surplus(), or 0. If all spare workers sleep, at least as many sleepers as
+//    are spare look after kSpareNs whether they have to leave.
 class WorkerPool {
  public:
   struct Options {
@@ -144,7 +156,7 @@ class WorkerPool {
   bool idle() const;
 
   // The number of threads that exist now. It exceeds the configured number while threads block, and
-  // for some time after that.
+  // for kSpareNs or twice that afterwards.
   int thread_count() const;
 
   // How many items were ever taken.
@@ -196,6 +208,7 @@ class WorkerPool {
     bool running = false;      // a share
     bool blocked = false;      // in a BlockingScope
     bool stalled = false;      // at least one look has found it running the same share as before
+    bool written_off = false;  // stalled, and another thread works in its place
   };
   using Workers = std::list<Worker>;
   enum class Rest { kNone, kSleep, kNap };
@@ -222,15 +235,21 @@ class WorkerPool {
   // For each worker that has run the same share since the last look: moves the items in its queue
   // to returned_, and marks it as stalled unless it is blocked.
   void return_stuck_items() WF_REQUIRES(mutex_);
-  // How many threads the supervisor would start.
+  // How many more workers the supervisor would let work.
   int room() const WF_REQUIRES(mutex_) {
-    return supervised_ ? std::max(most_threads() - (live_ - blocked_), 0) : 0;
+    return supervised_ ? std::max(most_threads() - (live_ - idle_ - blocked_), 0) : 0;
   }
+  // Lets one more worker work: writes one off, unless a thread could not be started before, and
+  // starts a thread if none is idle. Returns false if that is not possible.
+  bool grow() WF_REQUIRES(mutex_);
   // Whether another worker should be woken for that many items, although one is awake.
   bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
     return !supervised_ || pace_.worth_a_thread(items);
   }
   void set_stalled(Worker& worker, bool stalled) WF_REQUIRES(mutex_);
+  void write_off(Worker& worker) WF_REQUIRES(mutex_);
+  // The worker is neither stalled nor written off any more.
+  void goes_on(Worker& worker) WF_REQUIRES(mutex_);
   static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
   struct Wake {
@@ -243,14 +262,25 @@ class WorkerPool {
   void attend_locked();
   bool work_waits() const WF_REQUIRES(mutex_) { return !returned_.empty() || waiting() > 0; }
   size_t work_waiting() const WF_REQUIRES(mutex_) { return returned_.size() + waiting(); }
+  // The workers that neither rest nor wait.
+  int working() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - written_off_; }
+  // Whether some worker is idle that may work.
+  bool has_spare() const WF_REQUIRES(mutex_) { return idle_ > 0 && working() < wanted_; }
   // The workers that will soon look for work without being woken.
   int awake() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - stalled_; }
   // Whether items that are posted now are attended to without a notification (invariant 2).
   bool attended() const WF_REQUIRES(mutex_);
   bool spawn() WF_REQUIRES(mutex_);
-  bool surplus() const WF_REQUIRES(mutex_);
-  // Whether the calling worker, which has nothing to do, must end because the number of threads was
-  // decreased.
+  // How many workers there are beyond those that are configured, blocked or written off. Negative
+  // if threads could not be started.
+  int surplus() const WF_REQUIRES(mutex_) { return live_ - blocked_ - written_off_ - wanted_; }
+  // To be called when it has changed in this direction.
+  void surplus_rose() WF_REQUIRES(mutex_);
+  void surplus_fell() WF_REQUIRES(mutex_);
+  // To be called by a worker that has nothing to do, if there is a surplus. Has as many workers
+  // leave as were spare all the time, once that was counted for kSpareNs.
+  void release_spares() WF_REQUIRES(mutex_);
+  // Whether the calling worker, which has nothing to do, must end.
   bool leaves() WF_REQUIRES(mutex_);
   int most_threads() const WF_REQUIRES(mutex_);
   // Whether the calling worker must end because the pool stops and has nothing more to do.
@@ -264,8 +294,8 @@ class WorkerPool {
   bool source_has_more() WF_REQUIRES(mutex_);
   // Returns false when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
-  // Sleeps until there may be work. Returns false if the worker was not needed for kSpareNs.
-  bool sleep() WF_REQUIRES(mutex_);
+  // Sleeps until there may be work, or it is time to call release_spares() again.
+  void sleep() WF_REQUIRES(mutex_);
   void nap() WF_REQUIRES(mutex_);
   static void join_all(Workers& workers);
 
@@ -281,12 +311,16 @@ class WorkerPool {
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
-  int stalled_ WF_GUARDED_BY(mutex_) = 0;  // none of these is idle or blocked
-  int lost_ WF_GUARDED_BY(mutex_) = 0;     // 1 once a worker has called stop() or abandon_caller()
+  int stalled_ WF_GUARDED_BY(mutex_) = 0;      // none of these is idle or blocked
+  int written_off_ WF_GUARDED_BY(mutex_) = 0;  // all of these are stalled
+  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or abandon_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
-  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
-                                                  // kSpareNs
+  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // how many workers have to end
+  // How many workers were always idle since spares_since_ns_ when another one took a share. 0 also
+  // means that this has to be counted from the next time on at which a worker has nothing to do.
+  int least_idle_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t spares_since_ns_ WF_GUARDED_BY(mutex_) = 0;
   Source* source_ WF_GUARDED_BY(mutex_) = nullptr;
   WorkPace pace_ WF_GUARDED_BY(mutex_);
   RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first

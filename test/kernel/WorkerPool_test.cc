@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "PostFunction.h"
 #include "kernel/BlockingScope.h"
+#include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Simulation.h"
 #include "support/Item.h"
@@ -19,6 +22,7 @@
 
 using namespace test_support;
 using workflow::BlockingScope;
+using workflow::ComputePool;
 using workflow::HandlerPool;
 using workflow::Runnable;
 using workflow::RunnableList;
@@ -381,6 +385,120 @@ TEST_F(SpareThreads, ComeBackWhenNeededAgain) {
     run_for(kSecond + WorkerPool::kSpareNs);
     EXPECT_EQ(pool.thread_count(), 1);
   }
+  pool.stop();
+}
+
+// Items that compute, of which all come to run although more threads exist than are configured.
+class SpareThreadsUnderLoad : public SpareThreads, public testing::WithParamInterface<bool> {
+ protected:
+  static constexpr int kWaits = 40;
+  static constexpr int kConfigured = 2;
+
+  SpareThreadsUnderLoad() {
+    if (GetParam()) {
+      pool_ = std::make_unique<ComputePool>(kConfigured);
+    } else {
+      pool_ = std::make_unique<HandlerPool>(kConfigured);
+    }
+    EXPECT_TRUE(pool_->start());
+  }
+  ~SpareThreadsUnderLoad() override { pool_->stop(); }
+
+  void post_item(std::function<void()> body) {
+    if (auto* const compute = dynamic_cast<ComputePool*>(pool_.get())) {
+      EXPECT_TRUE(compute->post(compute->queue("queue"), new Item(std::move(body))));
+    } else {
+      post(static_cast<HandlerPool&>(*pool_), std::move(body));
+    }
+  }
+  // Has so many items wait for a second, and say so.
+  void let_items_wait() {
+    for (int i = 0; i < kWaits; i++) {
+      post_item([this] {
+        const BlockingScope scope;
+        simulation_.sleep_for(kSecond);
+      });
+    }
+    run_for(kSecond / 2);
+    EXPECT_EQ(pool_->thread_count(), kConfigured + kWaits);
+  }
+  void post_computation(int64_t length_ns) {
+    post_item([this, length_ns] {
+      running_++;
+      most_running_ = std::max(most_running_, running_);
+      simulation_.sleep_for(length_ns);
+      running_--;
+      computed_++;
+    });
+  }
+
+  std::unique_ptr<WorkerPool> pool_;
+  int running_ = 0;
+  int most_running_ = 0;
+  int computed_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(, SpareThreadsUnderLoad, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Compute" : "Handler"; });
+
+TEST_P(SpareThreadsUnderLoad, EndAlthoughItemsComeAllTheTime) {
+  let_items_wait();
+  for (int i = 0; i < 200; i++) {
+    post_computation(kSecond / 1000);
+    run_for(kSecond / 10);
+  }
+  EXPECT_EQ(computed_, 200);
+  EXPECT_EQ(pool_->thread_count(), kConfigured);
+}
+
+TEST_P(SpareThreadsUnderLoad, LeaveTheWorkToAsManyAsAreConfigured) {
+  constexpr int kItems = 12'000;
+  constexpr int64_t kLengthNs = 8 * WorkerPool::kLookNs;  // so that looks find them in one item
+  let_items_wait();
+  for (int i = 0; i < kItems; i++) {
+    post_computation(kLengthNs);
+  }
+  run_for(kSecond);
+  EXPECT_LE(most_running_, kConfigured);
+  run_for(kItems * kLengthNs / kConfigured + kSecond);
+  EXPECT_EQ(computed_, kItems);
+  EXPECT_LE(most_running_, kConfigured);
+  EXPECT_EQ(pool_->thread_count(), kConfigured) << "the others have ended while there was work";
+}
+
+TEST_P(SpareThreadsUnderLoad, AreUsedAgainBeforeNewOnesAreStarted) {
+  for (int round = 0; round < 20; round++) {
+    let_items_wait();
+    run_for(kSecond);
+  }
+}
+
+// A pool of one thread whose item does not say that it waits. Another thread works in its place,
+// and no further one.
+TEST_F(SpareThreads, StandInForAnItemThatHoldsUpThePool) {
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  for (int round = 0; round < 3; round++) {
+    int running = 0;
+    int most_running = 0;
+    int ran = 0;
+    post(pool, [this] { simulation_.sleep_for(kSecond); });
+    for (int i = 0; i < 1000; i++) {
+      post(pool, [&, this] {
+        running++;
+        most_running = std::max(most_running, running);
+        simulation_.sleep_for(kSecond / 500);
+        running--;
+        ran++;
+      });
+    }
+    run_for(3 * kSecond);
+    EXPECT_EQ(ran, 1000);
+    EXPECT_EQ(most_running, 1);
+    EXPECT_EQ(pool.thread_count(), 2) << "round " << round;
+  }
+  run_for(2 * WorkerPool::kSpareNs);
+  EXPECT_EQ(pool.thread_count(), 1);
   pool.stop();
 }
 

@@ -1,6 +1,7 @@
 /*
  * How items reach the workers of a pool (WorkerPool): posts without a lock, the queues of the
- * workers, stealing, sleeping, napping and waking, the supervisor, and the end.
+ * workers, stealing, sleeping, napping and waking, the supervisor, growing, spare workers, and the
+ * end.
  *
  * The names are those of the code:
  *   pool_lock         WorkerPool::mutex_
@@ -9,8 +10,10 @@
  *   first, end, slot  WorkQueue of each worker. A push of `range_` is one word, so both change in one
  *                     step, and only if they are what was read (compare-and-swap)
  *   waking, napping, idle, live, unattended  members of WorkerPool
- *   watched           watched_ == Watch::kLooks. The pool cannot grow, so kGrowth does not occur
+ *   watched           watched_: REST, GROWTH or LOOKS
  *   stalled           Worker::stalled of each worker; AWAKE does not count it
+ *   written           Worker::written_off of each worker; WORKING does not count it
+ *   gone              the worker has ended, or has not been started. live does not count it
  *   lazy              not worth_a_thread(1). WorkPace may change its mind in every critical section
  *   fresh             whether shares differs from seen_shares
  *
@@ -24,6 +27,9 @@
  * Parameters (-D):
  *   ITEMS, WORKERS   how many; the names of two workers are built in
  *   EARLY            how many looks may come while something else can happen
+ *   WANTED           how many workers are configured. All exist when the model begins, as after a
+ *                    wait that was announced. If there are fewer than WORKERS, the pool can grow
+ *   EAGER            each item is worth a thread
  *   WITH_NAPS        workers may nap
  *   WITH_STOP        one thread stops the pool meanwhile
  *   MUT_x            breaks one rule: see the file `mutations`
@@ -38,6 +44,14 @@
 #ifndef EARLY
 #define EARLY 0
 #endif
+#ifndef WANTED
+#define WANTED WORKERS
+#endif
+#if WANTED < WORKERS
+#define MOST_BARREN 6
+#else
+#define MOST_BARREN 4
+#endif
 #define BIT(i) (1 << (i))
 #define ALL (BIT(ITEMS) - 1)
 
@@ -46,39 +60,59 @@ byte intake, queue, ran;
 bool closed;
 byte first[WORKERS], end[WORKERS], slot[WORKERS * ITEMS];
 bool fresh[WORKERS], running[WORKERS], stalled[WORKERS], sleeping[WORKERS];
+bool written[WORKERS], gone[WORKERS], tired[WORKERS];
 byte idle, live = WORKERS;
-bool waking, napping, watched, unattended, lazy, stopping, took;
+byte watched;
+bool waking, napping, unattended, lazy, stopping, took;
 
 /* Ghosts. */
 byte barren;  /* looks since the last item ran, in which nothing else could happen */
 byte early;   /* looks that came while something else could happen */
+bool replaced[WORKERS];  /* the worker was written off in the share that it runs */
 
 #define LOCK atomic { pool_lock == 0 -> pool_lock = 1 }
 #define UNLOCK pool_lock = 0
 #define AWAKE (live - idle - stalled[0] - stalled[1])
+#define WORKING (live - idle - written[0] - written[1])
+#define SURPLUS (live - written[0] - written[1] > WANTED)
 #define WORK (queue != 0 || intake != 0)
+/* has_spare(), room() */
+#define SPARE (idle > 0 && WORKING < WANTED)
+#define ROOM (WANTED < WORKERS && live - idle < WORKERS)
+#define REST 0
+#define GROWTH 1
+#define LOOKS 2
 
 #ifdef MUT_AWAKE_IS_ENOUGH
 #define ATTENDED (waking || napping || AWAKE > 0)
 #else
-#define ATTENDED (waking || napping || idle == 0 || (watched && AWAKE > 0 && lazy))
+#define ATTENDED                                                     \
+  (waking || napping || (!SPARE && (watched != REST || !ROOM)) || \
+   (SPARE && watched == LOOKS && AWAKE > 0 && lazy))
 #endif
 
 /* claim_wake() */
 inline claim() {
   atomic {
     wakes = false;
+#ifndef EAGER
     if :: lazy = true :: lazy = false fi
+#endif
   }
   do
   :: atomic {
        if
        :: WORK && !waking && !napping ->
           if
-          :: idle > 0 && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
-          :: idle > 0 && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
-          :: idle > 0 && AWAKE > 0 && lazy -> watched = true
-          :: idle == 0
+          :: SPARE && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
+          :: SPARE && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
+          :: SPARE && AWAKE > 0 && lazy -> watched = LOOKS
+#ifndef MUT_GROWTH_UNWATCHED
+          :: !SPARE && ROOM -> if :: watched == REST -> watched = GROWTH :: else fi
+#else
+          :: !SPARE && ROOM
+#endif
+          :: !SPARE && !ROOM
           fi
        :: else
        fi;
@@ -232,9 +266,10 @@ inline fill_queue() {
     od;
     fresh[me] = true;
     running[me] = true;
+    assert((running[0] && !replaced[0]) + (running[1] && !replaced[1]) <= WANTED);
     took = true;
 #ifndef MUT_SHARE_UNWATCHED
-    if :: end[me] > 0 -> watched = true :: else fi
+    if :: end[me] > 0 -> watched = LOOKS :: else fi
 #endif
   }
 }
@@ -280,9 +315,15 @@ proctype Worker(byte me) {
   bool wakes, unattends, ends, naps, leaves;
   LOCK;
   do
-  :: if
-     :: lazy && AWAKE > 1 -> leaves = true  /* leaves_work_to_others() */
+  :: if  /* leaves_work_to_others() */
+#ifndef MUT_SPARES_WORK
+     :: WORKING > WANTED -> leaves = true
+     :: WORKING <= WANTED && lazy && AWAKE > 1 -> leaves = true
+     :: WORKING <= WANTED ->
+#else
+     :: lazy && AWAKE > 1 -> leaves = true
      :: true ->
+#endif
         leaves = false;
         gather();
         if
@@ -304,11 +345,30 @@ proctype Worker(byte me) {
            if :: mine == NONE -> break :: else fi
         od;
         LOCK;
-        atomic { running[me] = false; stalled[me] = false }
+        atomic {
+          running[me] = false;
+          stalled[me] = false;
+#ifndef MUT_WRITTEN_OFF_FOR_EVER
+          written[me] = false;
+#endif
+          replaced[me] = false
+        }
      :: else ->
         see_end();
         if :: ends -> break :: else fi;
         /* wait_for_work() */
+        if
+        :: SURPLUS && !stopping ->  /* leaves() */
+           atomic { gone[me] = true; live-- };
+           claim();
+           UNLOCK;
+           notify_one();
+end_gone:
+           !gone[me];
+           LOCK;
+           goto next
+        :: true
+        fi;
         naps = false;
 #ifdef WITH_NAPS
         if :: !napping && !stopping && !leaves -> naps = true; napping = true :: true fi;
@@ -333,7 +393,10 @@ proctype Worker(byte me) {
         :: (!WORK || leaves) && !naps ->
            atomic { sleeping[me] = true; UNLOCK };
 end_sleep:
-           !sleeping[me];
+           if
+           :: !sleeping[me]
+           :: atomic { SURPLUS && sleeping[me] && !tired[me] -> tired[me] = true; sleeping[me] = false }
+           fi;
            LOCK
         fi;
         atomic {
@@ -351,7 +414,9 @@ end_sleep:
         };
         see_end();
         if :: ends -> break :: else fi
-     fi
+     fi;
+next:
+     skip
   od;
   notify_all();
   live--;
@@ -360,37 +425,73 @@ end_sleep:
   notify_one()
 }
 
+/* grow(), if starves */
+inline grow() {
+  atomic {
+    if
+    :: starves ->
+       if
+#ifndef MUT_GROWS_WITHOUT_WRITING_OFF
+       :: live - written[0] - written[1] >= WANTED ->
+          if
+          :: running[0] && !written[0] -> written[0] = true; replaced[0] = true; stalled[0] = true
+          :: running[1] && !written[1] -> written[1] = true; replaced[1] = true; stalled[1] = true
+          :: else
+          fi
+#endif
+       :: else
+       fi;
+       if
+       :: !SPARE && gone[0] -> gone[0] = false; live++
+       :: !SPARE && gone[1] -> gone[1] = false; live++
+       :: else
+       fi
+    :: else
+    fi
+  }
+}
+
 inline look() {
   LOCK;
   w = 0;
   do
   :: w < WORKERS ->
 #ifndef MUT_STUCK_ITEMS_STAY
-     if :: running[w] && !fresh[w] -> take_back(w, true) :: else fi;
+     if :: watched == LOOKS && running[w] && !fresh[w] -> take_back(w, true) :: else fi;
 #endif
      atomic {
-       if :: running[w] && !fresh[w] -> stalled[w] = true :: else fi;
-       fresh[w] = false
+       if
+       :: watched == LOOKS ->
+          if :: running[w] && !fresh[w] -> stalled[w] = true :: else fi;
+          fresh[w] = false
+       :: else
+       fi
      };
      w++
   :: else -> break
   od;
   atomic {
+    starves = WORK && !took && !SPARE && ROOM;
+    if :: starves && watched == LOOKS -> starves = false :: true fi;  /* not long enough yet */
     if
 #ifndef MUT_LOOKS_END_EARLY
-    :: (idle > 0 && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = true
+    :: (SPARE && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = LOOKS
     :: else ->
 #else
     :: true ->
 #endif
-       if :: watched = false :: took -> watched = true fi
+       if
+       :: watched = (WORK && !SPARE && ROOM -> GROWTH : REST)
+       :: took && watched == LOOKS
+       fi
     fi;
     pace_stuck = WORK && !took;
     took = false
   };
+  grow();
   claim();
   if
-  :: pace_stuck && idle > 0 && !waking && !napping -> waking = true; wakes = true
+  :: pace_stuck && SPARE && !waking && !napping -> waking = true; wakes = true
   :: else
   fi;
   UNLOCK;
@@ -400,15 +501,16 @@ inline look() {
 /* The supervisor. It also judges: when nothing else can happen, all must have run, or a look helps. */
 active proctype Supervisor() {
   byte w, r_first, r_end, keep;
-  bool wakes, unattends, pace_stuck;
+  bool wakes, unattends, pace_stuck, starves;
   do
-  :: atomic { timeout && watched -> barren++; assert(barren < 4) };
+  :: atomic { timeout && watched != REST -> barren++; assert(barren < MOST_BARREN) };
      look()
-  :: atomic { watched && early < EARLY -> early++ };
+  :: atomic { watched != REST && early < EARLY -> early++ };
      look()
   :: atomic {
-       timeout && !watched ->
+       timeout && watched == REST ->
        assert(ran == ALL && !WORK);
+       assert(!written[0] && !written[1]);
 #ifdef WITH_STOP
        assert(live == 0 && closed);
 #endif
