@@ -8,16 +8,6 @@
 
 namespace workflow {
 
-namespace {
-
-// The current time on the clock of CondVar::wait_until().
-int64_t wait_now_ns() {
-  VirtualScheduler* scheduler = VirtualScheduler::current();
-  return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
-
-}  // namespace
-
 WorkerPool::WorkerPool(const Options& options)
     : options_(options), wanted_(std::max(options.threads, 1)) {
   if (options.in_order) {

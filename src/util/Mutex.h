@@ -120,6 +120,12 @@ class NativeLock {
   NativeMutex& mutex_;
 };
 
+// The current time on the clock of CondVar::wait_until().
+inline int64_t wait_now_ns() {
+  VirtualScheduler* const scheduler = VirtualScheduler::current();
+  return scheduler ? scheduler->now_ns() : monotonic_ns();
+}
+
 // Waits may wake spuriously: callers loop on their condition.
 class CondVar {
  public:
