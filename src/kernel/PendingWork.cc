@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <utility>
 
 #include "kernel/Runtime.h"
@@ -20,8 +21,8 @@ PendingWork::PendingWork(const void* owner, RunnableList& pieces, Give give, Giv
       pieces_(std::move(pieces)) {}
 
 PendingWork::~PendingWork() {
-  if (list_) {
-    list_->remove(this);
+  if (watch_) {
+    watch_->exposed().remove(this);
   }
   ThreadContext::current().pending = outer_;
 }
@@ -48,7 +49,7 @@ void PendingWork::open() {
 
 void PendingWork::expose() {
   if (pieces_.empty() || when_ == Gives::kWhenItBlocks) return;
-  if (!list_) {
+  if (!watch_) {
     // What a computing thread runs stays there: an executor of one thread may be used to run one
     // thing at a time.
     ThreadContext& thread = ThreadContext::current();
@@ -64,19 +65,19 @@ void PendingWork::expose() {
       thread_ = thread.thread_id;
       ::pthread_getcpuclockid(::pthread_self(), &cpu_clock_);
     }
-    list_ = &watch.exposed();
-    list_->add(this);
-    watch.begin_to_watch();
+    watch_ = &watch;
+    watch.exposed().add(this);
   }
-  state_.store(State::kExposed, std::memory_order_release);
+  state_.store(State::kExposed, std::memory_order_seq_cst);
   schedule_point();
+  watch_->begin_to_watch();
 }
 
 void PendingWork::take_back() {
   if (state_.load(std::memory_order_relaxed) == State::kOwned) return;
   schedule_point();
   if (state_.exchange(State::kOwned, std::memory_order_relaxed) == State::kTaken) {
-    list_->wait_for_giver(this);
+    watch_->exposed().wait_for_giver(this);
   }
 }
 
@@ -85,6 +86,10 @@ void PendingWork::give_all() {
     work->take_back();
     work->give_(work->pieces_);
   }
+}
+
+ExposedWork::~ExposedWork() {
+  assert(!first_);
 }
 
 void ExposedWork::add(PendingWork* work) {
@@ -138,6 +143,13 @@ PendingWork* ExposedWork::take_stuck() {
   return nullptr;
 }
 
+bool ExposedWork::any_exposed() const {
+  for (const PendingWork* work = first_; work; work = work->after_) {
+    if (work->state_.load(std::memory_order_seq_cst) == PendingWork::State::kExposed) return true;
+  }
+  return false;
+}
+
 bool ExposedWork::look() {
   MutexLock lock(mutex_);
   look_++;
@@ -150,7 +162,7 @@ bool ExposedWork::look() {
     giving_ = nullptr;
     given_.notify_all();
   }
-  return first_ != nullptr;
+  return any_exposed();
 }
 
 }  // namespace workflow

@@ -85,16 +85,20 @@ class PendingWork {
   bool is_open_ = false;  // used by the owner only
   RunnableList pieces_;
   // The owner exposes with release, and whoever takes acquires, so it sees the pieces as the owner
-  // has left them. An owner that takes back needs no order if nobody has taken. Otherwise it waits
-  // under the mutex of ExposedWork until the other thread has done, which orders the two.
+  // has left them. That store, and the load by which a look tells whether there is exposed work,
+  // are seq_cst for the reason given at StallWatch::awake_. An owner that takes back needs no order
+  // if nobody has taken. Otherwise it waits under the mutex of ExposedWork until the other thread
+  // has done, which orders the two.
   std::atomic<State> state_{State::kOwned};
   // How many pieces of this have run user code. Relaxed: it only tells a later look whether the
   // owner was still in the same piece. If a look reads an old number, pieces are given away too
   // early; who has them is decided by state_.
   std::atomic<uint64_t> turn_{0};
 
-  // The list of ExposedWork; guarded by its mutex, but for list_, which only the owner changes.
-  ExposedWork* list_ = nullptr;
+  // Whose exposed() lists this; null before the first exposure. Used by the owner only.
+  StallWatch* watch_ = nullptr;
+
+  // The list of ExposedWork; guarded by its mutex.
   PendingWork* before_ = nullptr;
   PendingWork* after_ = nullptr;
   uint64_t seen_turn_ = 0;   // turn_ at the last look, if this was exposed then; 0: it was not
@@ -105,10 +109,12 @@ class PendingWork {
 };
 
 // The list of the pending work of a runtime's threads that is exposed now, or was exposed during an
-// earlier piece. Any thread may add or remove its work. One thread at a time may call look().
+// earlier piece. Any thread may add or remove its work. One thread at a time may call look(). The
+// list must be empty when this is destroyed.
 class ExposedWork {
  public:
   ExposedWork() = default;
+  ~ExposedWork();
   ExposedWork(const ExposedWork&) = delete;
   ExposedWork& operator=(const ExposedWork&) = delete;
 
@@ -118,7 +124,9 @@ class ExposedWork {
   // Gives away the pieces of each work whose owner is in the same piece as at an earlier look, and
   // sleeps, or has used kBusyNs of a processor since. An owner that only waits for a processor is
   // left alone: on a busy machine the others would wait beside it. In a simulation two looks are
-  // enough. To be called by one thread at a time. Returns whether there is any work.
+  // enough. To be called by one thread at a time. Returns whether some work is still exposed, so
+  // that a later look may have to give it away. Work that is only listed, since nothing of it is
+  // left or a thread has taken what was, needs no look until its owner exposes it again.
   bool look();
 
  private:
@@ -133,6 +141,7 @@ class ExposedWork {
   // Looks at the works that the look of this number has not seen yet, until it has taken the pieces
   // of one. Returns that; null if there is none.
   PendingWork* take_stuck() WF_REQUIRES(mutex_);
+  bool any_exposed() const WF_REQUIRES(mutex_);
 
   bool is_enabled_ = false;
   Mutex mutex_;

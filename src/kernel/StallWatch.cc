@@ -4,7 +4,6 @@
 
 #include "kernel/LeaderThreads.h"
 #include "kernel/ThreadContext.h"
-#include "util/Time.h"
 
 namespace workflow {
 
@@ -32,10 +31,10 @@ void StallWatch::wake() {
 }
 
 bool StallWatch::look(int64_t& next_look_ns) {
-  const bool has_work = exposed_.look();
-  const int64_t now_ns = monotonic_ns();
-  bool away = has_work;
-  next_look_ns = now_ns + (has_work ? kWorkLookNs : LeaderStall::kLookNs);
+  const bool is_work_exposed = exposed_.look();
+  const int64_t now_ns = wait_now_ns();
+  bool away = is_work_exposed;
+  next_look_ns = now_ns + (is_work_exposed ? kWorkLookNs : LeaderStall::kLookNs);
   for (Post& post : posts_) {
     if (post.stall.look(*post.threads, now_ns)) {
       post.threads->replace_leader();
@@ -54,15 +53,15 @@ void StallWatch::run() {
     if (!awake_.load(std::memory_order_seq_cst)) {
       changed_.wait(mutex_);
       quiet = 0;
-      look_ns = monotonic_ns();  // a callback has just begun: the sooner it is seen, the better
+      look_ns = wait_now_ns();  // a callback has just begun: the sooner it is seen, the better
       continue;
     }
     changed_.wait_until(mutex_, look_ns);
     lock.unlock();
     quiet = look(look_ns) ? 0 : quiet + 1;
     if (quiet > kQuietLooks) {
-      // A leader that becomes absent now, or a thread that lists its work, either sees that the
-      // watch sleeps, or is seen by this look().
+      // A leader that becomes absent now, or a thread that exposes work, either sees that the watch
+      // sleeps, or is seen by this look().
       awake_.store(false, std::memory_order_seq_cst);
       if (look(look_ns)) {
         awake_.store(true, std::memory_order_seq_cst);

@@ -40,8 +40,8 @@ class StallWatch {
   // The exposed work of all threads of the runtime.
   ExposedWork& exposed() { return exposed_; }
 
-  // To be called by a leader that has just become absent, and by a thread that has just added its
-  // work to exposed().
+  // To be called by a leader that has just become absent, and by a thread each time that it has
+  // exposed work, which is then in the list exposed().
   void begin_to_watch() {
     if (!awake_.load(std::memory_order_seq_cst)) {
       wake();
@@ -67,13 +67,15 @@ class StallWatch {
   std::vector<Post> posts_;  // constant after start(), except `stall`, which only thread_ uses
   ExposedWork exposed_;
   Thread thread_;
-  // False: a leader that becomes absent must wake the watch. Seq_cst, because a leader makes its
-  // LeaderThreads::word_ odd and then reads this word, and run() clears this word and then looks at
-  // each leader's. In the single order of these four operations one of the two reads comes after
-  // both writes, so no absent leader is overlooked. Work is listed, and looked for, under the mutex
-  // of exposed_: if the look comes first, that mutex makes the thread that lists its work read what
-  // run() has stored here before that look, or something later. The other accesses need no order of
-  // their own: wake() and the wait in run() hold mutex_.
+  // False: a leader that becomes absent, or a thread that exposes work, must wake the watch.
+  // Seq_cst, because a leader makes its LeaderThreads::word_ odd, a thread makes its
+  // PendingWork::state_ kExposed, and then each reads this word; and run() clears this word and
+  // then looks at all of theirs. In the single order of these four operations one of the two reads
+  // comes after both writes, so neither absent leaders nor exposed work are overlooked. The look
+  // sees only work that is listed, which it is before it is exposed, under the mutex of exposed_.
+  // If it is listed after the look, that mutex makes its thread read what run() has stored here
+  // before that look, or something later. The other accesses need no order of their own: wake() and
+  // the wait in run() hold mutex_.
   std::atomic<bool> awake_{false};
   Mutex mutex_;
   CondVar changed_;

@@ -1,8 +1,9 @@
 // The pieces of work that a thread has still to do, while another one looks at what is exposed,
-// under every interleaving that many seeds find.
+// under every interleaving that many seeds find. That one is a thread of the test, or the watch.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,20 +14,26 @@
 #include "kernel/PendingWork.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
+#include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
 #include "support/Item.h"
 #include "support/Seeds.h"
 #include "support/TestSeed.h"
+#include "util/Mutex.h"
 
 namespace {
 
 using test_support::TestRandom;
+using workflow::CondVar;
 using workflow::ExposedWork;
+using workflow::Mutex;
+using workflow::MutexLock;
 using workflow::PendingWork;
 using workflow::Runnable;
 using workflow::RunnableList;
 using workflow::schedule_point;
 using workflow::Simulation;
+using workflow::StallWatch;
 using workflow::ThreadContext;
 
 constexpr size_t kPieces = 5;
@@ -128,7 +135,7 @@ size_t play(uint64_t seed, bool blocks) {
     }
   });
   EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
-  EXPECT_FALSE(simulation.runtime().stall_watch().exposed().look()) << "a loop is still listed";
+  EXPECT_FALSE(simulation.runtime().stall_watch().exposed().look());
   size_t given = 0;
   const auto check = [&given](const Piece& piece) {
     EXPECT_EQ(piece.begun, 1);
@@ -179,9 +186,8 @@ TEST(PendingProtocol, WhatIsAddedIsGivenAwayToo) {
       RunnableList one;
       one.push_back(piece);
       work.add(one);
-      for (int looks = 0; looks < 2; looks++) {
-        EXPECT_TRUE(exposed.look());
-      }
+      exposed.look();
+      EXPECT_FALSE(exposed.look()) << "nothing is left";
       EXPECT_TRUE(piece->given);
     }
     EXPECT_EQ(work.next(), nullptr);
@@ -229,13 +235,143 @@ TEST(PendingProtocol, OneLookGivesNothingAway) {
       EXPECT_TRUE(exposed.look());
       EXPECT_FALSE(pieces.outer.back().given);
     }
-    EXPECT_TRUE(exposed.look());
+    EXPECT_FALSE(exposed.look()) << "nothing is left";
     EXPECT_TRUE(pieces.outer[2].given);
     EXPECT_TRUE(pieces.outer.back().given);
     EXPECT_EQ(work.next(), nullptr);
   });
   EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
   EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+}
+
+// A simulation with the thread of the watch, which otherwise runs only beside the system's clock.
+class WatchedSimulation {
+ public:
+  explicit WatchedSimulation(uint64_t seed) : simulation_(seed, {.max_steps = 200'000}) {
+    watch().exposed().enable();
+    EXPECT_TRUE(watch().start());
+  }
+  ~WatchedSimulation() {
+    simulation_.spawn([this] { watch().stop(); });
+    run_until_quiet();
+    EXPECT_EQ(simulation_.stop().outcome, Simulation::Outcome::kQuiet);
+  }
+  WatchedSimulation(const WatchedSimulation&) = delete;
+  WatchedSimulation& operator=(const WatchedSimulation&) = delete;
+
+  // Until no thread has anything to do, which includes the watch: it sleeps.
+  void run_until_quiet() {
+    const Simulation::Result result = simulation_.run();
+    EXPECT_EQ(result.outcome, Simulation::Outcome::kQuiet) << result.description;
+  }
+  Simulation& simulation() { return simulation_; }
+
+ private:
+  StallWatch& watch() { return simulation_.runtime().stall_watch(); }
+
+  Simulation simulation_;
+};
+
+// User code waits here until the test lets it go on.
+class Gate {
+ public:
+  void pass() {
+    const MutexLock lock(mutex_);
+    while (!is_open_) {
+      opened_.wait(mutex_);
+    }
+    is_open_ = false;
+  }
+  void open() {
+    const MutexLock lock(mutex_);
+    is_open_ = true;
+    opened_.notify_one();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar opened_;
+  bool is_open_ WF_GUARDED_BY(mutex_) = false;
+};
+
+// However long a piece lasts, the watch looks only while something is exposed: in the simulation,
+// where nothing else happens meanwhile, it would look for ever.
+TEST(PendingProtocol, TheWatchSleepsWhileNothingIsExposed) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WatchedSimulation watched(seed);
+    Pieces pieces;
+    Gate gate;
+    on_a_handler(watched.simulation(), [&] {
+      RunnableList list = Pieces::list_of(pieces.outer);
+      PendingWork work(&pieces, list, give, PendingWork::Gives::kWhenHeldUp);
+      work.next()->run_queued();
+      PendingWork::expose_all(ThreadContext::current().pending);
+      PendingWork::give_all();  // nothing is left, as in the last piece
+      gate.pass();
+      RunnableList one;
+      one.push_back(&pieces.added);
+      work.add(one);
+      gate.pass();
+      EXPECT_EQ(work.next(), nullptr);
+    });
+    watched.run_until_quiet();
+    EXPECT_TRUE(pieces.outer.back().given);
+    EXPECT_FALSE(pieces.added.given);
+    gate.open();
+    watched.run_until_quiet();
+    EXPECT_TRUE(pieces.added.given) << "what is exposed later wakes the watch";
+    gate.open();
+    watched.run_until_quiet();
+  });
+}
+
+// Each time is a multiple of this, as it is in the watch. So the watch often goes to sleep just
+// when something is exposed.
+constexpr int64_t kTickNs = 100'000;
+
+// Some pieces end only when all others have begun. Before the thread exposes them, it sleeps for a
+// moment, or for about as long as it takes until the watch sleeps.
+void play_held_up(Simulation& simulation, Pieces& pieces, TestRandom& random) {
+  const auto wait_for = [&simulation](const auto& begun) {
+    while (!begun()) {
+      simulation.sleep_for(kTickNs);
+    }
+  };
+  const auto sleep = [&] {
+    const uint64_t ticks = random.one_in(2) ? random.below(5) : 80 + random.below(16);
+    simulation.sleep_for(static_cast<int64_t>(ticks) * kTickNs);
+  };
+  RunnableList list = Pieces::list_of(pieces.outer);
+  PendingWork work(&pieces, list, give, PendingWork::Gives::kWhenHeldUp);
+  while (Runnable* const piece = work.next()) {
+    piece->run_queued();
+    sleep();
+    PendingWork::expose_all(ThreadContext::current().pending);
+    if (piece != &pieces.outer.back() && random.one_in(2)) continue;
+    wait_for([&] {
+      return std::all_of(pieces.outer.begin(), pieces.outer.end(),
+                         [](const Piece& other) { return other.begun > 0; });
+    });
+    sleep();
+    RunnableList one;
+    one.push_back(&pieces.added);
+    work.add(one);
+    wait_for([&] { return pieces.added.begun > 0; });
+  }
+}
+
+TEST(PendingProtocol, TheWatchOverlooksNothing) {
+  for_each_seed(4 * kSeeds, [](uint64_t seed) {
+    WatchedSimulation watched(seed);
+    Pieces pieces;
+    TestRandom random(seed);
+    on_a_handler(watched.simulation(), [&] { play_held_up(watched.simulation(), pieces, random); });
+    watched.run_until_quiet();
+    for (const Piece& piece : pieces.outer) {
+      EXPECT_EQ(piece.begun, 1);
+    }
+    EXPECT_EQ(pieces.added.begun, pieces.added.given ? 1 : 0);
+  });
 }
 
 }  // namespace
