@@ -118,7 +118,12 @@ class WFServerBase {
   // Returns the TLS context for a client that names the host it wants (SNI, RFC 6066, section 3).
   // If it returns null the client is refused. By default it is the context with which the server
   // was started, whatever the name. The returned context must live as long as the server runs;
-  // new_ssl_ctx() is the best way to make one. Called on a poller's thread: must not wait.
+  // new_ssl_ctx() is the best way to make one. One that is made otherwise needs a session id
+  // context of its own (SSL_CTX_set_session_id_context(3)): clients can resume a session with each
+  // context that has the same one. Called on a poller's thread: must not wait.
+  //
+  // The library sets the callbacks of the context with which the server is started for a
+  // ClientHello and for a server name.
   virtual SSL_CTX *get_server_ssl_ctx(const char *servername);
 
   virtual workflow::ServerExchange *new_exchange() = 0;

@@ -1,8 +1,10 @@
 #include "kernel/TlsContext.h"
 
 #include <openssl/err.h>
+#include <openssl/x509_vfy.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -52,6 +54,11 @@ int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+// As if there were no callback for the verification of a certificate.
+int keep_verdict(int verdict, X509_STORE_CTX* /*chain*/) {
+  return verdict;
+}
+
 }  // namespace
 
 TlsContext new_server_tls_context() {
@@ -98,6 +105,43 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
 
 void restrict_alpn(SSL_CTX* context, const char* names) {
   SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(names));
+}
+
+bool requested_host(SSL* ssl, HostName* name) {
+  const unsigned char* list = nullptr;
+  size_t size = 0;
+  if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &list, &size) != 1) return false;
+  // The list's length in two octets, and its only element: a type, a length in two octets, a name.
+  constexpr size_t kBeforeName = 5;
+  const auto number_at = [list](size_t at) { return size_t{list[at]} << 8 | list[at + 1]; };
+  if (size < kBeforeName || number_at(0) != size - 2 || list[2] != TLSEXT_NAMETYPE_host_name ||
+      number_at(3) != size - kBeforeName) {
+    return false;
+  }
+  const unsigned char* const begin = list + kBeforeName;
+  const unsigned char* const end = list + size;
+  if (size - kBeforeName >= name->size() || std::find(begin, end, '\0') != end) return false;
+  *std::copy(begin, end, name->begin()) = '\0';
+  return true;
+}
+
+bool switch_context(SSL* ssl, SSL_CTX* context) {
+  // Takes over the certificates and the id of the context's sessions. What OpenSSL looks up in the
+  // context follows by itself. The rest was copied by SSL_new(3).
+  if (!SSL_set_SSL_CTX(ssl, context)) return false;
+  const SSL_verify_cb callback = SSL_CTX_get_verify_callback(context);
+  // A null callback would leave the one of the first context in force.
+  SSL_set_verify(ssl, SSL_CTX_get_verify_mode(context), callback ? callback : keep_verdict);
+  SSL_clear_options(ssl, SSL_get_options(ssl) & ~SSL_CTX_get_options(context));
+  SSL_set_options(ssl, SSL_CTX_get_options(context));
+  // Without these flags only what the first context has left open would be set.
+  X509_VERIFY_PARAM* const verification = SSL_get0_param(ssl);
+  const uint32_t inheritance = X509_VERIFY_PARAM_get_inh_flags(verification);
+  X509_VERIFY_PARAM_set_inh_flags(verification, X509_VP_FLAG_OVERWRITE | X509_VP_FLAG_RESET_FLAGS);
+  const bool verifies = X509_VERIFY_PARAM_set1(verification, SSL_CTX_get0_param(context)) == 1;
+  X509_VERIFY_PARAM_set_inh_flags(verification, inheritance);
+  return verifies && SSL_set_min_proto_version(ssl, SSL_CTX_get_min_proto_version(context)) == 1 &&
+         SSL_set_max_proto_version(ssl, SSL_CTX_get_max_proto_version(context)) == 1;
 }
 
 }  // namespace workflow

@@ -2,6 +2,7 @@
 
 #include <openssl/ssl.h>
 
+#include <array>
 #include <memory>
 
 namespace workflow {
@@ -14,7 +15,8 @@ using TlsContext = std::unique_ptr<SSL_CTX, FreeTlsContext>;
 // The defaults of both sides: TLS 1.2 and later, no renegotiation, no compression, and no prompt
 // for the password of a key. Null with errno ENOMEM.
 //
-// The server's context resumes sessions, by tickets and from its memory.
+// The server's context resumes sessions, by tickets and from its memory, but only those of
+// handshakes that it made itself.
 TlsContext new_server_tls_context();
 // The client's context verifies the peer's chain against the system's store.
 TlsContext new_client_tls_context();
@@ -27,5 +29,19 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
 // Restricts a server to these protocols (RFC 7301), in the form "a,b" with the preferred one first.
 // A client that offers only other protocols is refused. `names` must live as long as the context.
 void restrict_alpn(SSL_CTX* context, const char* names);
+
+// The next two functions are for the callback of SSL_CTX_set_client_hello_cb(3), which runs before
+// OpenSSL looks for a session to resume and agrees on a version.
+
+using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
+// Copies the host name that the client asks for (SNI, RFC 6066, 3). Returns false if it asks for
+// none. A malformed one counts as none, and OpenSSL refuses it when it reads all extensions.
+bool requested_host(SSL* ssl, HostName* name);
+
+// Makes the handshake go on with another context: its certificates, its demands on the client's
+// certificate, its versions, options, ciphers and ALPN, and only its own sessions. The ticket keys,
+// the memory for sessions and the groups remain those of the first context. Returns false if memory
+// has run out; then the handshake must not go on.
+bool switch_context(SSL* ssl, SSL_CTX* context);
 
 }  // namespace workflow

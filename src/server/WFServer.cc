@@ -24,6 +24,11 @@ struct WFServerParams effective(struct WFServerParams params) {
   return params;
 }
 
+// Tells the client that the server has made use of the name (RFC 6066, 3).
+int acknowledge_name(SSL* /*ssl*/, int* /*alert*/, void* /*argument*/) {
+  return SSL_TLSEXT_ERR_OK;
+}
+
 }  // namespace
 
 WFServerBase::WFServerBase(const struct WFServerParams* params)
@@ -47,8 +52,10 @@ int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_fil
     }
     tls.reset(new_ssl_ctx(cert_file, key_file));
     if (!tls) return -1;
-    SSL_CTX_set_tlsext_servername_callback(tls.get(), choose_context);
-    SSL_CTX_set_tlsext_servername_arg(tls.get(), this);
+    // The callback for server names comes too late to choose by them: by then OpenSSL may have
+    // resumed a session of another host.
+    SSL_CTX_set_client_hello_cb(tls.get(), choose_context, this);
+    SSL_CTX_set_tlsext_servername_callback(tls.get(), acknowledge_name);
   }
   if (!workflow::is_datagram(params_.transport_type) && !workflow::make_listen(fd.get())) return -1;
   try {
@@ -75,22 +82,18 @@ SSL_CTX* WFServerBase::get_server_ssl_ctx(const char* /*servername*/) {
 }
 
 int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
-  const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-  if (!name) return SSL_TLSEXT_ERR_NOACK;
-  SSL_CTX* const context = static_cast<WFServerBase*>(server)->get_server_ssl_ctx(name);
+  workflow::HostName name;
+  if (!workflow::requested_host(ssl, &name)) return SSL_CLIENT_HELLO_SUCCESS;
+  SSL_CTX* const context = static_cast<WFServerBase*>(server)->get_server_ssl_ctx(name.data());
   if (!context) {
     *alert = SSL_AD_UNRECOGNIZED_NAME;
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
+    return SSL_CLIENT_HELLO_ERROR;
   }
-  if (context != SSL_get_SSL_CTX(ssl)) {
-    SSL_set_SSL_CTX(ssl, context);
-    // OpenSSL leaves these as they were.
-    SSL_set_verify(ssl, SSL_CTX_get_verify_mode(context), SSL_CTX_get_verify_callback(context));
-    SSL_set_verify_depth(ssl, SSL_CTX_get_verify_depth(context));
-    SSL_clear_options(ssl, SSL_get_options(ssl) & ~SSL_CTX_get_options(context));
-    SSL_set_options(ssl, SSL_CTX_get_options(context));
+  if (context != SSL_get_SSL_CTX(ssl) && !workflow::switch_context(ssl, context)) {
+    *alert = SSL_AD_INTERNAL_ERROR;
+    return SSL_CLIENT_HELLO_ERROR;
   }
-  return SSL_TLSEXT_ERR_OK;
+  return SSL_CLIENT_HELLO_SUCCESS;
 }
 
 bool WFServerBase::can_start() const {

@@ -3,9 +3,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "support/Certificates.h"
 #include "support/Loopback.h"
@@ -195,25 +198,30 @@ TEST_F(Tls, WhatIsCutDoesNotEndInOrder) {
   }
 }
 
+struct FreeSession {
+  void operator()(SSL_SESSION* session) const { SSL_SESSION_free(session); }
+};
+using Session = std::unique_ptr<SSL_SESSION, FreeSession>;
+
+// Asks for something, ends the connection and returns a session that can be resumed. The tickets of
+// 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
+Session session_of(TlsClient client) {
+  EXPECT_TRUE(client.connected());
+  EXPECT_TRUE(client.send(get("/first", "Connection: close\r\n")));
+  EXPECT_EQ(client.body(), "GET /first ");
+  EXPECT_TRUE(client.ends_in_order());
+  SSL_shutdown(client.ssl());
+  return Session(SSL_get1_session(client.ssl()));
+}
+
 TEST_F(Tls, ResumesSessions) {
   serve();
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
-    SSL_SESSION* session = nullptr;
-    {
-      TlsClient client = connect({.max_version = version});
-      EXPECT_FALSE(client.resumed());
-      ASSERT_TRUE(client.send(get("/first", "Connection: close\r\n")));
-      EXPECT_EQ(client.body(), "GET /first ");
-      // The tickets of 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
-      EXPECT_TRUE(client.ends_in_order());
-      SSL_shutdown(client.ssl());
-      session = SSL_get1_session(client.ssl());
-    }
-    TlsClient client = connect({.max_version = version, .session = session});
+    const Session session = session_of(connect({.max_version = version}));
+    TlsClient client = connect({.max_version = version, .session = session.get()});
     EXPECT_TRUE(client.resumed()) << client.version();
     ASSERT_TRUE(client.send(get("/second")));
     EXPECT_EQ(client.body(), "GET /second ");
-    SSL_SESSION_free(session);
   }
 }
 
@@ -364,26 +372,38 @@ TEST_F(Tls, NobodyIsAskedForThePasswordOfAKey) {
   EXPECT_EQ(::read(STDIN_FILENO, unread, sizeof unread), 7);
 }
 
-// Chooses the certificate by the name that the client asks for.
+// Two hosts with a context each, chosen by the name that the client asks for. The server is started
+// with that of a.test.
 class NamedHosts final : public WFHttpServer {
  public:
-  NamedHosts() : WFHttpServer(echo) {}
+  using Settings = std::function<void(SSL_CTX*)>;
+
+  explicit NamedHosts(Settings of_a = nullptr, Settings of_b = nullptr)
+      : WFHttpServer(echo), of_a_(std::move(of_a)), of_b_(std::move(of_b)) {}
   ~NamedHosts() override {
     stop();
     SSL_CTX_free(b_);
   }
   bool start_with(const Certificate& a, const Certificate& b) {
-    b_ = new_ssl_ctx(b.cert_file.c_str(), b.key_file.c_str());
+    b_ = WFHttpServer::new_ssl_ctx(b.cert_file.c_str(), b.key_file.c_str());
+    if (b_ && of_b_) of_b_(b_);
     return b_ && start("127.0.0.1", 0, a.cert_file.c_str(), a.key_file.c_str()) == 0;
   }
 
  protected:
+  SSL_CTX* new_ssl_ctx(const char* cert_file, const char* key_file) override {
+    SSL_CTX* const a = WFHttpServer::new_ssl_ctx(cert_file, key_file);
+    if (a && of_a_) of_a_(a);
+    return a;
+  }
   SSL_CTX* get_server_ssl_ctx(const char* name) override {
     if (std::string(name) == "b.test") return b_;
     return std::string(name) == "a.test" ? WFHttpServer::get_server_ssl_ctx(name) : nullptr;
   }
 
  private:
+  const Settings of_a_;
+  const Settings of_b_;
   SSL_CTX* b_ = nullptr;
 };
 
@@ -401,6 +421,156 @@ TEST_F(Tls, TheNameAskedForChoosesTheCertificate) {
   // Each context speaks the server's protocol.
   TlsClient b(port, {.ca_file = ca, .host = "b.test", .alpn = std::string("\x08http/1.1")});
   EXPECT_EQ(b.alpn(), "http/1.1");
+}
+
+class TlsHosts : public Tls {
+ protected:
+  using Settings = NamedHosts::Settings;
+
+  void serve_hosts(const Settings& of_a, const Settings& of_b) {
+    hosts_.emplace(of_a, of_b);
+    ASSERT_TRUE(hosts_->start_with(certificate_, certificate_b_));
+  }
+  TlsClient connect(TlsClient::Options options) {
+    options.ca_file = authority_.file();
+    return TlsClient(test_support::port_of(*hosts_), options);
+  }
+  static bool is_served(TlsClient client) {
+    return client.send(get("/")) && client.body() == "GET / ";
+  }
+  // Over 1.3 the client learns of it only after its part of the handshake. Sends nothing, which
+  // could meet a connection that is closed.
+  static bool is_refused(TlsClient client) {
+    return !client.connected() || (client.read(1).empty() && client.error() != 0);
+  }
+
+  // Only clients with a certificate of the authority are let in.
+  const Settings authorised_ = [this](SSL_CTX* context) {
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+    ASSERT_EQ(SSL_CTX_load_verify_file(context, authority_.file().c_str()), 1);
+    SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(authority_.file().c_str()));
+  };
+  // Nobody is let in, because there is no list of revoked certificates.
+  const Settings unrevoked_ = [this](SSL_CTX* context) {
+    authorised_(context);
+    X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_CRL_CHECK);
+  };
+  const Certificate certificate_b_ = authority_.issue({"DNS:b.test"});
+  const Certificate of_client_ = authority_.issue({"DNS:client.test"});
+  std::optional<NamedHosts> hosts_;
+};
+
+TEST_F(TlsHosts, ASessionMadeWithOneHostDoesNotOpenAnother) {
+  for (const std::string closed : {"a.test", "b.test"}) {
+    const bool a_is_closed = closed == "a.test";
+    const std::string open = a_is_closed ? "b.test" : "a.test";
+    serve_hosts(a_is_closed ? authorised_ : nullptr, a_is_closed ? nullptr : authorised_);
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      SCOPED_TRACE(closed + " is closed, to " + (version == TLS1_2_VERSION ? "1.2" : "1.3"));
+      TlsClient::Options to_open = {.host = open, .max_version = version};
+      TlsClient::Options to_closed = {.host = closed, .max_version = version};
+      EXPECT_TRUE(is_refused(connect(to_closed)));
+      const Session session = session_of(connect(to_open));
+      to_open.session = to_closed.session = session.get();
+      EXPECT_TRUE(connect(to_open).resumed());
+      EXPECT_FALSE(connect(to_closed).resumed());
+      EXPECT_TRUE(is_refused(connect(to_closed)));
+      if (a_is_closed) {
+        to_closed.host.clear();  // asks for no host: for the first context
+        EXPECT_TRUE(is_refused(connect(to_closed)));
+      }
+    }
+  }
+}
+
+TEST_F(TlsHosts, EachHostResumesItsOwnSessions) {
+  serve_hosts(nullptr, authorised_);
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    TlsClient::Options options = {
+        .host = "b.test", .max_version = version, .certificate = &of_client_};
+    const Session session = session_of(connect(options));
+    options.session = session.get();
+    EXPECT_TRUE(connect(options).resumed()) << version;
+    EXPECT_TRUE(is_served(connect(options)));
+    options.host = "a.test";
+    EXPECT_FALSE(connect(options).resumed()) << version;
+    EXPECT_TRUE(is_served(connect(options)));
+  }
+}
+
+TEST_F(TlsHosts, TheHostsContextDecidesHowClientsAreVerified) {
+  for (const std::string strict : {"a.test", "b.test"}) {
+    const bool a_is_strict = strict == "a.test";
+    serve_hosts(a_is_strict ? unrevoked_ : authorised_, a_is_strict ? authorised_ : unrevoked_);
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      const auto to = [&](const std::string& host) {
+        return connect({.host = host, .max_version = version, .certificate = &of_client_});
+      };
+      EXPECT_TRUE(is_refused(to(strict))) << strict << version;
+      EXPECT_TRUE(is_served(to(a_is_strict ? "b.test" : "a.test"))) << strict << version;
+    }
+  }
+  Authority foreign;
+  const Certificate unknown = foreign.issue({"DNS:client.test"});
+  const Settings lenient = [](SSL_CTX* context) {
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, [](int, X509_STORE_CTX*) { return 1; });
+  };
+  serve_hosts(lenient, authorised_);
+  EXPECT_TRUE(is_served(connect({.host = "a.test", .certificate = &unknown})));
+  EXPECT_TRUE(is_refused(connect({.host = "b.test", .certificate = &unknown})));
+  serve_hosts(authorised_, lenient);
+  EXPECT_TRUE(is_refused(connect({.host = "a.test", .certificate = &unknown})));
+  EXPECT_TRUE(is_served(connect({.host = "b.test", .certificate = &unknown})));
+  serve_hosts(nullptr, authorised_);
+  TlsClient asked = connect({.host = "b.test", .certificate = &of_client_});
+  EXPECT_EQ(sk_X509_NAME_num(SSL_get_client_CA_list(asked.ssl())), 1);
+}
+
+TEST_F(TlsHosts, TheHostsContextDecidesAboutVersions) {
+  const Settings only_12 = [](SSL_CTX* context) {
+    SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
+  };
+  const Settings only_13 = [](SSL_CTX* context) {
+    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+  };
+  serve_hosts(only_12, only_13);
+  EXPECT_EQ(connect({.host = "a.test"}).version(), "TLSv1.2");
+  EXPECT_EQ(connect({.host = "b.test"}).version(), "TLSv1.3");
+  EXPECT_FALSE(connect({.host = "b.test", .max_version = TLS1_2_VERSION}).connected());
+  serve_hosts(only_13, only_12);
+  EXPECT_EQ(connect({.host = "a.test"}).version(), "TLSv1.3");
+  EXPECT_EQ(connect({.host = "b.test"}).version(), "TLSv1.2");
+  EXPECT_FALSE(connect({.host = "a.test", .max_version = TLS1_2_VERSION}).connected());
+}
+
+// The server chooses groups that the client did not expect, and asks for another ClientHello (RFC
+// 8446, 4.1.4).
+TEST_F(TlsHosts, TheChoiceHoldsForASecondClientHello) {
+  serve_hosts([](SSL_CTX* context) { SSL_CTX_set1_groups_list(context, "P-384"); }, authorised_);
+  const Session session = session_of(connect({.host = "a.test", .min_version = TLS1_3_VERSION}));
+  EXPECT_TRUE(is_refused(connect({.host = "b.test", .session = session.get()})));
+  EXPECT_TRUE(is_served(connect({.host = "b.test", .certificate = &of_client_})));
+}
+
+TEST_F(TlsHosts, AMalformedNameIsRefused) {
+  serve_hosts(nullptr, nullptr);
+  TlsLayer layer(authority_.file(), "b.test");
+  EXPECT_EQ(layer.handshake(), TlsLayer::Result::kNeedsRecords);
+  const std::string hello = layer.take_records();
+  const size_t name = hello.find("b.test");
+  ASSERT_NE(name, std::string::npos);
+  // The name's first octet, its length, its type, and the length of the list.
+  for (const size_t before : {size_t{0}, size_t{1}, size_t{3}, size_t{4}}) {
+    std::string changed = hello;
+    changed[name - before] = static_cast<char>(before == 0 ? 0 : changed[name - before] + 1);
+    RawClient client(test_support::port_of(*hosts_));
+    ASSERT_TRUE(client.send(changed));
+    const std::string alert = client.take_text(7);
+    ASSERT_EQ(alert.size(), 7U);
+    EXPECT_EQ(alert[0], 21) << "the type of alerts (RFC 8446, 5.1)";
+    EXPECT_EQ(alert[6], before == 0 ? SSL_AD_UNRECOGNIZED_NAME : SSL_AD_DECODE_ERROR) << before;
+  }
+  EXPECT_TRUE(is_served(connect({.host = "b.test"})));
 }
 
 }  // namespace

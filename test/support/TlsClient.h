@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/Certificates.h"
 #include "support/RawClient.h"
 
 namespace server_test {
@@ -22,6 +23,7 @@ class TlsClient {
     int min_version = 0;       // 0: whatever OpenSSL likes
     int max_version = 0;
     SSL_SESSION* session = nullptr;
+    const test_support::Certificate* certificate = nullptr;
   };
 
   TlsClient(uint16_t port, const Options& options) : raw_(port) {
@@ -34,6 +36,11 @@ class TlsClient {
       SSL_CTX_load_verify_file(context_.get(), options.ca_file.c_str());
       SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
     }
+    if (options.certificate) {
+      SSL_CTX_use_certificate_chain_file(context_.get(), options.certificate->cert_file.c_str());
+      SSL_CTX_use_PrivateKey_file(context_.get(), options.certificate->key_file.c_str(),
+                                  SSL_FILETYPE_PEM);
+    }
     ssl_.reset(SSL_new(context_.get()));
     if (!options.host.empty()) {
       SSL_set_tlsext_host_name(ssl_.get(), options.host.c_str());
@@ -44,7 +51,10 @@ class TlsClient {
                           static_cast<unsigned>(options.alpn.size()));
     }
     if (options.session) {
-      SSL_set_session(ssl_.get(), options.session);
+      // A copy, because OpenSSL resumes no session again whose connection did not end in order.
+      SSL_SESSION* const copy = SSL_SESSION_dup(options.session);
+      SSL_set_session(ssl_.get(), copy);
+      SSL_SESSION_free(copy);
     }
     const struct timeval patience = {20, 0};
     ::setsockopt(raw_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -58,7 +68,8 @@ class TlsClient {
   }
 
   bool connected() const { return connected_; }
-  // Why the client is not connected, as SSL_R_*.
+  // Why the client is not connected, or why nothing more can be read, as SSL_R_*. 0 if TLS has not
+  // failed.
   int error() const { return error_; }
   SSL* ssl() { return ssl_.get(); }
   RawClient& raw() { return raw_; }
@@ -116,6 +127,7 @@ class TlsClient {
     const int result = SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &n);
     if (result != 1) {
       ended_ = SSL_get_error(ssl_.get(), result);
+      error_ = ERR_GET_REASON(ERR_peek_error());
       return false;
     }
     input_.append(buffer, n);

@@ -16,13 +16,17 @@ class TlsLayer {
  public:
   enum class Result { kDone, kNeedsRecords, kEnd, kFailed };
 
-  // Accepts only a server whose certificate for 127.0.0.1 `ca_file` vouches for.
-  explicit TlsLayer(const std::string& ca_file)
+  // Accepts only a server whose certificate for 127.0.0.1 `ca_file` vouches for. Asks for `host`
+  // (SNI), if it is not null.
+  explicit TlsLayer(const std::string& ca_file, const char* host = nullptr)
       : context_(SSL_CTX_new(TLS_client_method())), ssl_(nullptr) {
     SSL_CTX_load_verify_file(context_.get(), ca_file.c_str());
     SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
     ssl_.reset(SSL_new(context_.get()));
     X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), "127.0.0.1");
+    if (host) {
+      SSL_set_tlsext_host_name(ssl_.get(), host);
+    }
     SSL_set_bio(ssl_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
   }
 
