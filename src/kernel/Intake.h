@@ -7,27 +7,29 @@
 
 namespace workflow {
 
-// Where threads leave items for a pool without taking a lock. The items are a stack, linked through
-// themselves, whose top is one atomic word. A post replaces the top; a thread that wants the items
-// takes the whole stack at once and turns it round. Nobody removes a single item, so the same top
-// with another item below it (ABA) does no harm: a post then links the item that is the top now.
+// Where threads leave items for a pool or poller without taking a lock. The items are a stack,
+// linked through themselves, whose top is one atomic word. A post replaces the top; a thread that
+// wants the items takes the whole stack at once and turns it round. Nobody removes a single item,
+// so the same top with another item below it (ABA) does no harm: a post then links the item that is
+// the top now.
 //
 // Any thread may call push() and empty(). Only one thread at a time may call the others. It owns no
 // item.
 //
 // Invariants:
 // 1. An item that push() has taken is returned by exactly one take().
-// 2. take() returns the items of one thread in the order in which that thread pushed them, also
-//    across calls: what one take() returns was pushed before what later ones return.
+// 2. take() returns the items in the order in which they were pushed, also across calls: what one
+//    take() returns was pushed before what later ones return.
 // 3. While it is closed, it holds nothing, and push() takes nothing.
 //
 // Memory order. push() is a read-modify-write that releases, and take() one that acquires, so what
 // a thread did before it pushed an item happens before the item runs. Successful pushes, the
 // loads of empty() and the first load of take() are also seq_cst. A thread that pushes and then
 // reads a flag, and a worker that changes this flag and then calls empty() or take(), cannot both
-// miss what the other has done. The flags are WorkerPool::unattended_ and ComputeQueue::listed_.
-// A push() that finds the intake closed acquires: its caller runs the items itself, after all that
-// was done before close().
+// miss what the other has done. The flags are WorkerPool::unattended_ and ComputeQueue::listed_. A
+// poller needs none: what a thread did before Multiplexer::wake() happens before the round that
+// this call causes. A push() that finds the intake closed acquires: its caller runs or ends the
+// items itself, after all that was done before close().
 class alignas(64) Intake {
  public:
   Intake() = default;

@@ -27,8 +27,8 @@ void Poller::wait_for_callbacks() {
 void Poller::stop() {
   timers_.stop();
   {
-    MutexLock lock(inbox_mutex_);
-    inbox_closed_ = true;
+    MutexLock lock(rounds_mutex_);
+    stopped_ = true;
   }
   multiplexer_->wake();
   threads_.join_all(ThreadContext::current().poller == this);
@@ -68,34 +68,25 @@ void Poller::finish_retired() {
 }
 
 bool Poller::post(Runnable* item) {
-  {
-    MutexLock lock(inbox_mutex_);
-    if (inbox_closed_) return false;
-    inbox_.push_back(item);
-    rounds_asked_++;
-  }
+  RunnableList one;
+  one.push_back(item);
+  if (!intake_.push(one)) return false;
+  // After the push: the round that follows a wake-up sees what was done before wake() was called.
   multiplexer_->wake();
   return true;
 }
 
-void Poller::run_posted(bool all) {
-  RunnableList posted;
-  {
-    MutexLock lock(inbox_mutex_);
-    posted.append(inbox_);
-    round_ = rounds_asked_;
-  }
+void Poller::run_posted(bool last) {
   const int64_t until_ns = saturating_add(clock_.now_ns(), kMaxPostedNs);
-  while (Runnable* item = posted.pop_front()) {
+  do {
+    intake_.take(posted_);
+  } while (last && !intake_.close());
+  while (Runnable* item = posted_.pop_front()) {
     item->run_queued();
-    if (!all && !posted.empty() && clock_.now_ns() >= until_ns) {
-      {
-        MutexLock lock(inbox_mutex_);
-        posted.append(inbox_);
-        inbox_.append(posted);
-        round_ = rounds_made_;
-      }
+    if (!last && !posted_.empty() && clock_.now_ns() >= until_ns) {
+      round_ = 0;
       multiplexer_->wake();
+      return;
     }
   }
 }
@@ -103,8 +94,8 @@ void Poller::run_posted(bool all) {
 uint64_t Poller::ask_for_round() {
   uint64_t round = 0;
   {
-    MutexLock lock(inbox_mutex_);
-    if (inbox_closed_) return 0;
+    MutexLock lock(rounds_mutex_);
+    if (stopped_) return 0;
     round = ++rounds_asked_;
   }
   multiplexer_->wake();
@@ -112,16 +103,17 @@ uint64_t Poller::ask_for_round() {
 }
 
 void Poller::wait_for_round(uint64_t round) {
-  MutexLock lock(inbox_mutex_);
+  MutexLock lock(rounds_mutex_);
   while (rounds_made_ < round) {
-    round_made_.wait(inbox_mutex_);
+    round_made_.wait(rounds_mutex_);
   }
 }
 
 bool Poller::settled() const {
   {
-    MutexLock lock(inbox_mutex_);
-    if (rounds_made_ != rounds_asked_) return false;
+    MutexLock lock(rounds_mutex_);
+    // While the lock is held no round begins, so nobody empties the intake.
+    if (rounds_made_ != rounds_asked_ || !intake_.empty()) return false;
   }
   return timers_.settled();
 }
@@ -130,7 +122,7 @@ void Poller::lead() {
   ThreadContext::current().poller = this;
   end_round();  // instead of the leader that this thread has replaced
   struct epoll_event events[kMaxEvents];
-  for (bool closing = false; !closing;) {
+  for (bool last = false; !last;) {
     const Multiplexer::Result result = multiplexer_->wait(events, kMaxEvents);
     for (int i = 0; i < result.events; i++) {
       static_cast<IoHandler*>(events[i].data.ptr)->on_events(events[i].events, finished_);
@@ -141,7 +133,7 @@ void Poller::lead() {
       timers_.end_due(PollerTimers::Ender::kLeader, finished_);
     }
     if (result.woken) {
-      closing = handle_wake_up();
+      last = handle_wake_up();
     }
     finish_retired();
     if (!threads_.deliver(finished_, stopping_)) return;
@@ -150,28 +142,29 @@ void Poller::lead() {
 }
 
 bool Poller::handle_wake_up() {
-  // In this order: stop() stops the timers before it closes the inbox. So a leader that sees
-  // `closing` also sees `stopping_`. It then runs no callbacks itself, is never replaced, and no
-  // other leader has to notice the end.
-  bool closing = false;
+  // In this order: stop() stops the timers before it sets stopped_. So a leader that sees `last`
+  // also sees `stopping_`. It then runs no callbacks itself, is never replaced, and no other leader
+  // has to notice the end.
+  bool last = false;
   {
-    MutexLock lock(inbox_mutex_);
-    closing = inbox_closed_;
+    MutexLock lock(rounds_mutex_);
+    round_ = ++rounds_asked_;
+    last = stopped_;
   }
   stopping_ = timers_.stopping();
   if (stopping_) {
     handlers_.post(finished_);  // what this round has finished so far
     timers_.end_all(handlers_);
   }
-  run_posted(closing);
+  run_posted(last);
   timers_.return_memory();
-  return closing;
+  return last;
 }
 
 void Poller::end_round() {
   timers_.end_round();
   if (round_ != 0) {
-    MutexLock lock(inbox_mutex_);
+    MutexLock lock(rounds_mutex_);
     rounds_made_ = std::exchange(round_, 0);
     round_made_.notify_all();
   }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kernel/HandlerPool.h"
+#include "kernel/Intake.h"
 #include "kernel/LeaderThreads.h"
 #include "kernel/Multiplexer.h"
 #include "kernel/PollerTimers.h"
@@ -48,9 +49,10 @@ class IoHandler {
 // 1. No event is reported to an IoHandler after on_retired(), which is called when all events of
 //    the round have been handled. Between retire() and on_retired(), on_events() may still be
 //    called for an event of the same round.
-// 2. Every posted item runs, in the order of the posts, the last of them in the last round. Once
-//    inbox_closed_ is set nothing is posted.
-// 3. rounds_made_ <= rounds_asked_. If they are equal, nothing is posted or being handled.
+// 2. Every posted item runs, in the order of the posts, the last of them in the last round. That
+//    round closes the intake before it runs them, and from then on nothing is posted.
+// 3. rounds_made_ <= rounds_asked_. If they are equal while the intake is empty, nothing is posted
+//    or being handled: a round adds itself to rounds_asked_ before it empties the intake.
 class Poller {
  public:
   // For `watch` see LeaderThreads.
@@ -65,9 +67,9 @@ class Poller {
   // were running on threads of this poller, except for the caller's.
   void wait_for_callbacks();
 
-  // Stops the timers, and ends the poller's threads after everything that was posted has run. If a
-  // callback on a thread of this poller calls it, it ends all threads but that one, which must not
-  // return to the poller.
+  // Stops the timers, and ends the poller's threads after everything that was posted has run. What
+  // other threads post meanwhile runs or is refused. If a callback on a thread of this poller calls
+  // it, it ends all threads but that one, which must not return to the poller.
   void stop();
 
   PollerTimers& timers() { return timers_; }
@@ -90,7 +92,8 @@ class Poller {
   void retire(int fd, IoHandler* handler);
 
   // Runs `item` on the poller's thread, after the items posted before. Returns false, and does not
-  // take the item, when the poller has stopped.
+  // take the item, when the poller has stopped. Takes no lock, and makes a system call only if the
+  // poller is not being woken already.
   bool post(Runnable* item);
 
   // This and the next three calls are for the thread that moves a manual clock.
@@ -116,9 +119,9 @@ class Poller {
   void lead();
   // The multiplexer was woken. Returns true if this is the last round.
   bool handle_wake_up();
-  // Runs the posted items. Those for which this round has no time run in the next. `all`: runs
-  // every item, because this is the last round.
-  void run_posted(bool all);
+  // Runs the posted items. Those for which this round has no time run in the next. `last`: this is
+  // the last round, so it closes the intake and runs every item.
+  void run_posted(bool last);
   void finish_retired();
   void end_round();
 
@@ -135,16 +138,20 @@ class Poller {
   // were quiet, and their locks order what callbacks have added before.
   std::atomic<int> descriptors_{0};
 
-  mutable Mutex inbox_mutex_;
-  RunnableList inbox_ WF_GUARDED_BY(inbox_mutex_);
-  bool inbox_closed_ WF_GUARDED_BY(inbox_mutex_) = false;
-  uint64_t rounds_asked_ WF_GUARDED_BY(inbox_mutex_) = 0;  // posting an item requests one too
-  uint64_t rounds_made_ WF_GUARDED_BY(inbox_mutex_) = 0;   // rounds up to this number are over
+  // Any thread pushes. Only the leader calls the functions that one thread at a time may call.
+  Intake intake_;
+
+  mutable Mutex rounds_mutex_;
+  bool stopped_ WF_GUARDED_BY(rounds_mutex_) = false;  // by stop(): the next wake-up is the last
+  // The highest number of a round that was asked for, or has begun because the poller was woken.
+  uint64_t rounds_asked_ WF_GUARDED_BY(rounds_mutex_) = 0;
+  uint64_t rounds_made_ WF_GUARDED_BY(rounds_mutex_) = 0;  // rounds up to this number are over
   CondVar round_made_;
 
   // Used by the leader only.
   bool stopping_ = false;
-  uint64_t round_ = 0;  // rounds_asked_ when this round took the posted items; 0: nothing new
+  uint64_t round_ = 0;   // the number of this round; 0: it was not woken, or leaves posted items
+  RunnableList posted_;  // left by the last round; older than what is in the intake
   RunnableList finished_;
   IoHandler* retired_ = nullptr;  // a list linked through next_retired_
 };

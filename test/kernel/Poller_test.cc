@@ -183,6 +183,16 @@ class CountingIo final : public IoHandler {
   std::atomic<uint32_t> last_events_{0};
 };
 
+class ProbingIo final : public IoHandler {
+ public:
+  explicit ProbingIo(std::function<void()> probe) : probe_(std::move(probe)) {}
+  void on_events(uint32_t, RunnableList&) override { probe_(); }
+  void on_retired() override {}
+
+ private:
+  const std::function<void()> probe_;
+};
+
 void write_one(int fd) {
   const uint64_t one = 1;
   ASSERT_EQ(::write(fd, &one, sizeof one), static_cast<ssize_t>(sizeof one));
@@ -488,4 +498,37 @@ TEST_F(HandClockPollerTest, ATimerDueAlreadyNeedsNoMove) {
   PolledTimer timer(ended_);
   timers_.start(&timer, 0);
   EXPECT_TRUE(ended_.wait_for(1));
+}
+
+TEST_F(HandClockPollerTest, WhatARoundLeavesToTheNextIsNotSettled) {
+  UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  Tally begun;
+  Tally posted;
+  Tally probed;
+  Tally ran;
+  ProbingIo between([&] {
+    EXPECT_EQ(ran.count(), 0u);
+    EXPECT_FALSE(poller_.settled());
+    probed.add();
+  });
+  ASSERT_EQ(poller_.add(fd.get(), EPOLLIN | EPOLLET, &between), 0);
+  Posted gate([&] {
+    begun.add();
+    EXPECT_TRUE(posted.wait_for(1));
+  });
+  Posted uses_up_the_round([&] {
+    clock_.set(clock_.now_ns() + kNsPerSec);
+    write_one(fd.get());
+  });
+  Posted left([&] { ran.add(); });
+  ASSERT_TRUE(poller_.post(&gate));
+  ASSERT_TRUE(begun.wait_for(1));
+  ASSERT_TRUE(poller_.post(&uses_up_the_round));
+  ASSERT_TRUE(poller_.post(&left));
+  EXPECT_FALSE(poller_.settled());
+  posted.add();
+  EXPECT_TRUE(ran.wait_for(1));
+  EXPECT_EQ(probed.count(), 1u);
+  poller_.wait_for_round(poller_.ask_for_round());
+  EXPECT_TRUE(poller_.settled());
 }

@@ -8,7 +8,8 @@
  *   advancing           whether ManualClock::advancing_ is set, and with it WorkerPool::source_
  *   handlers, computations  what waits in the pools
  *   busy, taken         of each pool: the workers that are neither idle nor blocked; WorkerPool::taken_
- *   inbox, asked, made  Poller::inbox_, rounds_asked_, rounds_made_
+ *   inbox, asked, made  Poller::intake_, rounds_asked_, rounds_made_
+ *   leaving             PollerTimers::leaving_
  *   due[t]              the deadline of a timer that is in the queue of the poller; NONE: it is not
  *
  * Timer LEADERS may be ended by the poller's thread only, as those of a connection. Work means what
@@ -40,7 +41,7 @@ byte now, target;
 byte due[TIMERS];
 byte handlers, computations, inbox, asked, made;
 byte busy_handlers, busy_computing, taken_handlers, taken_computing;
-bool stepping_lock, advancing, returned, in_round;
+bool stepping_lock, advancing, returned, leaving;
 byte left = ACTIONS;
 byte unasked = NOISE;   /* how often the poller may still wake without having been asked for a round */
 byte spurious = NOISE;  /* how often an idle handler may still wake without a reason */
@@ -54,7 +55,7 @@ byte work;
 #define DUE(t) (due[t] <= now)
 #define QUIET_HANDLERS(callers) (handlers == 0 && busy_handlers == callers)
 #define QUIET_COMPUTING (computations == 0 && busy_computing == 0)
-#define SETTLED (asked == made && !in_round && !DUE(0) && !DUE(1) && !DUE(LEADERS))
+#define SETTLED (asked == made && inbox == 0 && !leaving && !DUE(0) && !DUE(1) && !DUE(LEADERS))
 #ifdef WITH_FDS
 #define DESCRIPTORS true
 #else
@@ -104,7 +105,7 @@ inline act() {
   :: atomic { left > 0 && due[0] == NONE -> left--; due[0] = now }
   :: atomic { left > 0 && due[1] == NONE -> left--; if :: due[1] = now :: due[1] = now + 1 fi }
   :: atomic { left > 0 -> left--; work++; computations++ }
-  :: atomic { left > 0 -> left--; work++; inbox++; asked++ }
+  :: atomic { left > 0 -> left--; work++; inbox++ }
   fi
 }
 
@@ -210,15 +211,18 @@ proctype Leader() {
 end_wait:
   do
   :: atomic {
-       asked != made || (unasked > 0 && (DUE(0) || DUE(1) || DUE(LEADERS))) ->
-       if :: asked == made -> unasked-- :: else fi;
-       round = asked; items = inbox; inbox = 0; in_round = true;
+       asked != made || inbox > 0 || (unasked > 0 && (DUE(0) || DUE(1) || DUE(LEADERS))) ->
+       if :: asked == made && inbox == 0 -> unasked-- :: else fi;
        if :: DUE(0) -> due[0] = NONE; items++; work++ :: else fi;
        if :: DUE(1) -> due[1] = NONE; items++; work++ :: else fi;
-       if :: DUE(LEADERS) -> due[LEADERS] = NONE; items++; work++ :: else fi
+       if :: DUE(LEADERS) -> due[LEADERS] = NONE; items++; work++ :: else fi;
+       leaving = items > 0
      };
+     atomic { asked++; round = asked };
+     atomic { items = items + inbox; inbox = 0 };
      handlers = handlers + items;
-     atomic { made = round; in_round = false }
+     leaving = false;
+     atomic { made = round; items = 0; round = 0 }
   :: returned -> break
   od
 }
