@@ -16,10 +16,6 @@ BlockingScope::BlockingScope(Later /*later*/)
       leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
   PendingWork::give_all();
-  if (nested_) return;
-  if (leaders_ && !pool_) {
-    leaders_->join_ended();
-  }
 }
 
 BlockingScope::BlockingScope() : BlockingScope(kLater) {

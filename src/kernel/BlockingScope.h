@@ -25,8 +25,7 @@ class BlockingScope {
   friend class LendingCondition;
 
   // Creates a scope for a thread that does not wait yet; begin() follows. Posts the pending work of
-  // the thread to the handler threads. On a leader, joins the threads of its poller that have
-  // ended.
+  // the thread to the handler threads.
   enum Later { kLater };
   explicit BlockingScope(Later later);
 

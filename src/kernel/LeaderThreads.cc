@@ -60,9 +60,20 @@ void LeaderThreads::thread_main(std::list<Thread>::iterator self, uint64_t callb
     measure_caller();
     lead_();
   }
-  MutexLock lock(threads_mutex_);
-  ended_.splice(ended_.end(), threads_, self);
-  threads_changed_.notify_all();
+  std::list<Thread> ended_before;
+  {
+    MutexLock lock(threads_mutex_);
+    ended_before.swap(ended_);
+    ended_.splice(ended_.end(), threads_, self);
+    threads_changed_.notify_all();
+  }
+  join(ended_before);
+}
+
+void LeaderThreads::join(std::list<Thread>& threads) {
+  for (Thread& thread : threads) {
+    thread.join();
+  }
 }
 
 bool LeaderThreads::take_place(uint64_t callback_epoch) {
@@ -152,7 +163,6 @@ void LeaderThreads::replace_leader() {
   if (epoch == 0) return;
   post_rest(epoch);
   start_substitute(epoch);
-  join_ended();
 }
 
 void LeaderThreads::post_rest(uint64_t callback_epoch) {
@@ -182,17 +192,6 @@ void LeaderThreads::begin_blocking() {
   }
 }
 
-void LeaderThreads::join_ended() {
-  std::list<Thread> to_join;
-  {
-    MutexLock lock(threads_mutex_);
-    to_join.splice(to_join.end(), ended_);
-  }
-  for (Thread& thread : to_join) {
-    thread.join();
-  }
-}
-
 void LeaderThreads::wait_for_replaced(bool caller_is_one) {
   MutexLock lock(threads_mutex_);
   while (threads_.size() > (caller_is_one ? 2 : 1)) {
@@ -201,13 +200,15 @@ void LeaderThreads::wait_for_replaced(bool caller_is_one) {
 }
 
 void LeaderThreads::join_all(bool caller_is_one) {
+  std::list<Thread> last;
   {
     MutexLock lock(threads_mutex_);
     while (threads_.size() > (caller_is_one ? 1 : 0)) {
       threads_changed_.wait(threads_mutex_);
     }
+    last.swap(ended_);
   }
-  join_ended();
+  join(last);
 }
 
 uint64_t LeaderThreads::callback_epoch() const {

@@ -38,8 +38,9 @@ class StallWatch;
 // 2. The thread that changes word_ from an odd value to the next even one leads from then on.
 // 3. The items that an absent leader has still to run are in rest_. The watch posts them to the
 //    handler threads before it has the leader replaced, and so does the thread that replaces it.
-// 4. A thread is in threads_ until its last action, which moves it to ended_. Then another thread
-//    joins it.
+// 4. A thread is in threads_ until it ends, and then in ended_, which has one thread at most. The
+//    thread that ends next joins it, or join_all(). So nobody who works waits for the destructors
+//    of a callback's thread_local objects.
 class LeaderThreads {
  public:
   // `lead` is the poller's loop. Each thread that leads runs it once. It returns when the poller
@@ -76,9 +77,6 @@ class LeaderThreads {
   // run.
   void begin_blocking();
 
-  // Joins the threads that led before and have ended.
-  void join_ended();
-
   // An odd number that identifies the item that the absent leader runs; 0 while the leader leads.
   uint64_t callback_epoch() const;
   // When the leader began the item for which callback_epoch() has returned a number, or a later
@@ -107,6 +105,7 @@ class LeaderThreads {
   bool start_thread(uint64_t callback_epoch) WF_REQUIRES(threads_mutex_);
   void start_substitute(uint64_t callback_epoch) WF_EXCLUDES(threads_mutex_);
   void thread_main(std::list<Thread>::iterator self, uint64_t callback_epoch);
+  static void join(std::list<Thread>& threads);
   // Makes the calling thread the leader if the leader still runs that item, and posts what the
   // absent leader has not run. Returns false otherwise.
   bool take_place(uint64_t callback_epoch);
@@ -150,7 +149,7 @@ class LeaderThreads {
   Mutex threads_mutex_;
   CondVar threads_changed_;
   std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
-  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);   // have ended or are about to
+  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);   // the last that has ended
   uint64_t substituted_ WF_GUARDED_BY(threads_mutex_) = 0;  // the last item with a substitute
 
   // Used by the leader only.

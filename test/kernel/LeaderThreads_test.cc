@@ -9,17 +9,23 @@
 #include <string>
 #include <thread>
 
+#include "Lingering.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
+#include "support/Background.h"
 #include "support/Eventually.h"
+#include "support/Tally.h"
 
 // The threads of a poller that only delivers items, and a watch that never looks.
 
 namespace {
 
+using test_support::Background;
 using test_support::eventually;
+using test_support::lingering;
+using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::HandlerPool;
 using workflow::LeaderThreads;
@@ -46,6 +52,9 @@ class LeaderThreadsTest : public testing::Test {
     wanted_ = true;
   }
 
+  // As the watch does.
+  void replace_leader() { threads_.replace_leader(); }
+
   static size_t leader_threads() {
     size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -60,6 +69,10 @@ class LeaderThreadsTest : public testing::Test {
   // Seen by callbacks that outlast the test's body.
   std::atomic<bool> runs_{false};
   std::atomic<bool> waited_{false};
+  Tally begun_;
+  Tally announced_;
+  Tally ending_;
+  Tally released_;
 
  private:
   class Item final : public Runnable {
@@ -115,4 +128,31 @@ TEST_F(LeaderThreadsTest, ACallbackThatWaitsAgainAndAgainIsReplacedOnce) {
   });
   EXPECT_TRUE(eventually([this] { return waited_.load(); }));
   EXPECT_EQ(leaders_, 2);
+}
+
+// Other leaders are replaced, and announce waits, while one that was replaced still ends.
+TEST_F(LeaderThreadsTest, AThreadThatTakesLongToEndHoldsNobodyUp) {
+  run_on_leader([this] {
+    lingering.ending = &ending_;
+    lingering.released = &released_;
+    { const BlockingScope wait; }
+    EXPECT_TRUE(eventually([this] { return leaders_ == 2; }));
+  });
+  EXPECT_TRUE(ending_.wait_for(1));
+  run_on_leader([this] {
+    begun_.add();
+    EXPECT_TRUE(eventually([this] { return leaders_ == 3; }));  // does not announce it
+  });
+  EXPECT_TRUE(begun_.wait_for(1));
+  const Background watch([this] { replace_leader(); });
+  EXPECT_TRUE(watch.done());
+  EXPECT_TRUE(eventually([this] { return leaders_ == 3; }));
+  run_on_leader([this] {
+    { const BlockingScope wait; }
+    announced_.add();
+    EXPECT_TRUE(eventually([this] { return leaders_ == 4; }));
+  });
+  EXPECT_TRUE(announced_.wait_for(1));
+  EXPECT_TRUE(eventually([this] { return leaders_ == 4; }));
+  released_.add();
 }

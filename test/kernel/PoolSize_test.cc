@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "Lingering.h"
 #include "PostFunction.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
@@ -42,19 +43,6 @@ class StartedComputePool {
  private:
   ComputePool pool_;
 };
-
-// What a callback leaves to the end of its thread, which takes until `released`.
-struct Lingering {
-  ~Lingering() {
-    if (ending) {
-      ending->add();
-      EXPECT_TRUE(released->wait_for(1));
-    }
-  }
-  Tally* ending = nullptr;
-  const Tally* released = nullptr;
-};
-thread_local Lingering lingering;
 
 bool count_becomes(const WorkerPool& pool, int threads) {
   return test_support::eventually([&] { return pool.thread_count() == threads; });
