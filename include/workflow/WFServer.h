@@ -120,7 +120,9 @@ class WFServerBase {
   // was started, whatever the name. The returned context must live as long as the server runs;
   // new_ssl_ctx() is the best way to make one. One that is made otherwise needs a session id
   // context of its own (SSL_CTX_set_session_id_context(3)): clients can resume a session with each
-  // context that has the same one. Called on a poller's thread: must not wait.
+  // context that has the same one. new_ssl_ctx() gives each a random one, so for processes that are
+  // to resume each other's sessions set one for each host, beside the ticket keys. Called on a
+  // poller's thread: must not wait.
   //
   // The library sets the callbacks of the context with which the server is started for a
   // ClientHello and for a server name.

@@ -1,11 +1,12 @@
 #include "kernel/TlsContext.h"
 
 #include <openssl/err.h>
+#include <openssl/rand.h>
 #include <openssl/x509_vfy.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -54,23 +55,28 @@ int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-// As if there were no callback for the verification of a certificate.
-int keep_verdict(int verdict, X509_STORE_CTX* /*chain*/) {
-  return verdict;
+// Does what OpenSSL does without a callback for the verification of a certificate: the store's own
+// callback decides, if there is one.
+int ask_store(int verdict, X509_STORE_CTX* chain) {
+  const X509_STORE_CTX_verify_cb callback =
+      X509_STORE_get_verify_cb(X509_STORE_CTX_get0_store(chain));
+  return callback ? callback(verdict, chain) : verdict;
 }
 
 }  // namespace
 
 TlsContext new_server_tls_context() {
   TlsContext context = new_context(TLS_server_method());
-  if (context) {
-    // Sessions can be resumed only with the context that created them, because one host may require
-    // of its clients what another does not (SSL_CTX_set_session_id_context(3)).
-    // Seq_cst is only the default: the numbers need only be different.
-    static std::atomic<uint64_t> made{0};
-    const uint64_t id = ++made;
-    SSL_CTX_set_session_id_context(context.get(), reinterpret_cast<const unsigned char*>(&id),
-                                   sizeof id);
+  if (!context) return nullptr;
+  // Sessions can be resumed only with the context that created them, because one host may require
+  // of its clients what another does not (SSL_CTX_set_session_id_context(3)). The id is random, so
+  // this holds also for processes that share their ticket keys.
+  std::array<unsigned char, SSL_MAX_SID_CTX_LENGTH> id;
+  if (RAND_bytes(id.data(), id.size()) != 1 ||
+      SSL_CTX_set_session_id_context(context.get(), id.data(), id.size()) != 1) {
+    ERR_clear_error();
+    errno = EIO;
+    return nullptr;
   }
   return context;
 }
@@ -130,8 +136,14 @@ bool switch_context(SSL* ssl, SSL_CTX* context) {
   // context follows by itself. The rest was copied by SSL_new(3).
   if (!SSL_set_SSL_CTX(ssl, context)) return false;
   const SSL_verify_cb callback = SSL_CTX_get_verify_callback(context);
+  const int mode = SSL_CTX_get_verify_mode(context);
   // A null callback would leave the one of the first context in force.
-  SSL_set_verify(ssl, SSL_CTX_get_verify_mode(context), callback ? callback : keep_verdict);
+  SSL_set_verify(ssl, mode, callback ? callback : ask_store);
+  if ((mode & SSL_VERIFY_PEER) != 0) {
+    // A key that client and first context share would stand in for the certificate.
+    SSL_set_psk_find_session_callback(ssl, nullptr);
+    SSL_set_psk_server_callback(ssl, nullptr);
+  }
   SSL_clear_options(ssl, SSL_get_options(ssl) & ~SSL_CTX_get_options(context));
   SSL_set_options(ssl, SSL_CTX_get_options(context));
   // Without these flags only what the first context has left open would be set.

@@ -13,10 +13,10 @@ struct FreeTlsContext {
 using TlsContext = std::unique_ptr<SSL_CTX, FreeTlsContext>;
 
 // The defaults of both sides: TLS 1.2 and later, no renegotiation, no compression, and no prompt
-// for the password of a key. Null with errno ENOMEM.
+// for the password of a key. Null with errno ENOMEM, or EIO if there are no random numbers.
 //
 // The server's context resumes sessions, by tickets and from its memory, but only those of
-// handshakes that it made itself.
+// handshakes that it made itself: its session id context is random.
 TlsContext new_server_tls_context();
 // The client's context verifies the peer's chain against the system's store.
 TlsContext new_client_tls_context();
@@ -39,9 +39,10 @@ using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
 bool requested_host(SSL* ssl, HostName* name);
 
 // Makes the handshake go on with another context: its certificates, its demands on the client's
-// certificate, its versions, options, ciphers and ALPN, and only its own sessions. The ticket keys,
-// the memory for sessions and the groups remain those of the first context. Returns false if memory
-// has run out; then the handshake must not go on.
+// certificate, its versions, options, ciphers and ALPN, and only its own sessions. All else remains
+// that of the first context, such as ticket keys, the memory for sessions, groups, and callbacks
+// for keys that were shared before (PSK). But if `context` demands a certificate, no such key is
+// accepted. Returns false if memory has run out; then the handshake must not go on.
 bool switch_context(SSL* ssl, SSL_CTX* context);
 
 }  // namespace workflow

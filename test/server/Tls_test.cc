@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -521,9 +524,46 @@ TEST_F(TlsHosts, TheHostsContextDecidesHowClientsAreVerified) {
   serve_hosts(authorised_, lenient);
   EXPECT_TRUE(is_refused(connect({.host = "a.test", .certificate = &unknown})));
   EXPECT_TRUE(is_served(connect({.host = "b.test", .certificate = &unknown})));
+  // What the store of a context says counts if the context has no callback of its own.
+  const Settings denied_by_store = [this](SSL_CTX* context) {
+    authorised_(context);
+    X509_STORE_set_verify_cb(SSL_CTX_get_cert_store(context), [](int, X509_STORE_CTX* chain) {
+      X509_STORE_CTX_set_error(chain, X509_V_ERR_CERT_REJECTED);
+      return 0;
+    });
+  };
+  serve_hosts(nullptr, denied_by_store);
+  EXPECT_TRUE(is_refused(connect({.host = "b.test", .certificate = &of_client_})));
   serve_hosts(nullptr, authorised_);
   TlsClient asked = connect({.host = "b.test", .certificate = &of_client_});
   EXPECT_EQ(sk_X509_NAME_num(SSL_get_client_CA_list(asked.ssl())), 1);
+}
+
+// Whoever has a key that the first context knows already is asked for no certificate (RFC
+// 8446, 2.2).
+TEST_F(TlsHosts, AKeyOfTheFirstContextDoesNotReplaceACertificate) {
+  const Settings knows_key = [](SSL_CTX* context) {
+    // Only with its hash can such a key be used (SSL_CTX_set_psk_server_callback(3)).
+    SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+    SSL_CTX_set_psk_server_callback(
+        context, [](SSL*, const char*, unsigned char* key, unsigned length) -> unsigned {
+          std::memset(key, 1, std::min(length, 32U));
+          return std::min(length, 32U);
+        });
+  };
+  const SSL_psk_client_cb_func key = [](SSL*, const char*, char* identity, unsigned length,
+                                        unsigned char* secret, unsigned secret_length) -> unsigned {
+    std::snprintf(identity, length, "client");
+    std::memset(secret, 1, std::min(secret_length, 32U));
+    return std::min(secret_length, 32U);
+  };
+  serve_hosts(knows_key, authorised_);
+  TlsClient known = connect({.host = "a.test", .min_version = TLS1_3_VERSION, .key = key});
+  EXPECT_TRUE(known.resumed());
+  EXPECT_TRUE(is_served(std::move(known)));
+  EXPECT_TRUE(is_refused(connect({.host = "b.test", .min_version = TLS1_3_VERSION, .key = key})));
+  EXPECT_TRUE(is_served(connect(
+      {.host = "b.test", .min_version = TLS1_3_VERSION, .certificate = &of_client_, .key = key})));
 }
 
 TEST_F(TlsHosts, TheHostsContextDecidesAboutVersions) {

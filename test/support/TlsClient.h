@@ -24,6 +24,7 @@ class TlsClient {
     int max_version = 0;
     SSL_SESSION* session = nullptr;
     const test_support::Certificate* certificate = nullptr;
+    SSL_psk_client_cb_func key = nullptr;  // one that the server has already (PSK)
   };
 
   TlsClient(uint16_t port, const Options& options) : raw_(port) {
@@ -41,6 +42,7 @@ class TlsClient {
       SSL_CTX_use_PrivateKey_file(context_.get(), options.certificate->key_file.c_str(),
                                   SSL_FILETYPE_PEM);
     }
+    SSL_CTX_set_psk_client_callback(context_.get(), options.key);
     ssl_.reset(SSL_new(context_.get()));
     if (!options.host.empty()) {
       SSL_set_tlsext_host_name(ssl_.get(), options.host.c_str());
