@@ -63,6 +63,11 @@ bool wait_for_pollers(Runtime& runtime) {
   }
   for (auto [poller, round] : asked) {
     poller->wait_for_round(round);
+    if (poller->has_descriptors()) {
+      // That round may have looked at the descriptors before it was requested. The next one begins
+      // after that.
+      poller->wait_for_round(poller->ask_for_round());
+    }
     while (!poller->settled()) {
       had_work = true;
       poller->wait_for_round(poller->ask_for_round());

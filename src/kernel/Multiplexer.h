@@ -39,6 +39,8 @@ class Multiplexer {
   virtual bool watch_clocks() = 0;
 
   // Any thread. Makes wait() return soon. Several calls before the poller wakes cause one wake-up.
+  // What the caller has done before happens before the return of the next wait() that reports
+  // `woken`, also if another call has caused that wake-up.
   virtual void wake() = 0;
 
   // Called on any thread. Returns 0, or -1 with errno (epoll_ctl(2); ENOTSUP in a simulation).

@@ -146,17 +146,24 @@ bool Poller::handle_wake_up() {
   // also sees `stopping_`. It then runs no callbacks itself, is never replaced, and no other leader
   // has to notice the end.
   bool last = false;
+  bool has_work = false;
   {
     MutexLock lock(rounds_mutex_);
-    round_ = ++rounds_asked_;
     last = stopped_;
+    // A round that was woken for nothing does not count, so the poller remains settled.
+    has_work = last || rounds_made_ != rounds_asked_ || !intake_.empty();
+    if (has_work) {
+      round_ = ++rounds_asked_;
+    }
   }
   stopping_ = timers_.stopping();
   if (stopping_) {
     handlers_.post(finished_);  // what this round has finished so far
     timers_.end_all(handlers_);
   }
-  run_posted(last);
+  if (has_work) {
+    run_posted(last);
+  }
   timers_.return_memory();
   return last;
 }

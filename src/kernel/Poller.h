@@ -101,9 +101,11 @@ class Poller {
   bool has_descriptors() const { return descriptors_.load(std::memory_order_relaxed) > 0; }
   // Requests a round of the poller's thread, and returns its number; 0 if the poller has stopped.
   uint64_t ask_for_round();
-  // Returns when that round, or a later one, is over. The round handles the events that had
-  // arrived, the timers that were due and the items that were posted before it was requested. What
-  // it has finished was run or posted to the handler threads.
+  // Returns when that round, or a later one, is over. The round handles the items that were posted
+  // before it was requested. It may have begun before, and have looked at descriptors and timers
+  // then. So the events that had arrived, and the timers that were due, before the request are
+  // handled for certain only by the round of a request that is made after this has returned. What a
+  // round has finished was run or posted to the handler threads.
   void wait_for_round(uint64_t round);
   // Whether no timer is due at the clocks' present time, and no timer that was due, or posted item,
   // is still to be handled.

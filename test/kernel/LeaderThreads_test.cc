@@ -141,7 +141,7 @@ TEST_F(LeaderThreadsTest, AThreadThatTakesLongToEndHoldsNobodyUp) {
   EXPECT_TRUE(ending_.wait_for(1));
   run_on_leader([this] {
     begun_.add();
-    EXPECT_TRUE(eventually([this] { return leaders_ == 3; }));  // does not announce it
+    EXPECT_TRUE(eventually([this] { return leaders_ >= 3; }));  // does not announce it
   });
   EXPECT_TRUE(begun_.wait_for(1));
   const Background watch([this] { replace_leader(); });

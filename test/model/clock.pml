@@ -218,11 +218,19 @@ end_wait:
        if :: DUE(LEADERS) -> due[LEADERS] = NONE; items++; work++ :: else fi;
        leaving = items > 0
      };
-     atomic { asked++; round = asked };
-     atomic { items = items + inbox; inbox = 0 };
+     atomic {
+       if
+       :: asked != made || inbox > 0 -> asked++; round = asked
+       :: else
+       fi
+     };
+     if
+     :: round > 0 -> atomic { items = items + inbox; inbox = 0 }
+     :: else
+     fi;
      handlers = handlers + items;
      leaving = false;
-     atomic { made = round; items = 0; round = 0 }
+     atomic { made = (round > 0 -> round : made); items = 0; round = 0 }
   :: returned -> break
   od
 }

@@ -182,10 +182,16 @@ end_wait:
      LOCK_ROUNDS; asked++; round = asked; UNLOCK_ROUNDS;
 #else
      LOCK_ROUNDS;
-     atomic { asked++; round = asked };
      last = stopped;
+     if
+     :: last || made != asked || len(intake) > 0 -> asked++; round = asked
+     :: else -> round = 0
+     fi;
      UNLOCK_ROUNDS;
-     run_posted();
+     if
+     :: round > 0 -> run_posted()
+     :: else
+     fi;
 #endif
 #ifdef MUT_CLEARS_AFTER_IT_TAKES
      pending = false;
@@ -193,7 +199,8 @@ end_wait:
      /* Poller::end_round() */
      if
      :: leaves -> leaves = false
-     :: else -> LOCK_ROUNDS; made = round; UNLOCK_ROUNDS
+     :: !leaves && round > 0 -> LOCK_ROUNDS; made = round; UNLOCK_ROUNDS
+     :: else
      fi;
      round = 0;
      if
