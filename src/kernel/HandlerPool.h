@@ -27,8 +27,8 @@ class HandlerPool final : public WorkerPool {
   void post(Runnable* item);
 
   // Posts a batch. `turn_ends` may be true only if a thread of this pool calls this as the last
-  // action of the item that it runs, or in WorkerPool::Source::post_more(). That thread takes the
-  // next item itself, so no other thread is woken for this batch.
+  // action of the item that it runs, or in WorkerPool::Source::post_more(). That thread looks
+  // for work itself, so no other thread is woken for this batch.
   void post(RunnableList& batch, bool turn_ends);
 
   // The longest time in nanoseconds that an item was seen to wait for a thread, in any pool. Only

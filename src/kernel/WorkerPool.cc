@@ -93,6 +93,7 @@ void WorkerPool::abandon_caller() {
     Worker& worker = worker_of(ThreadContext::current().own_queue);
     return_items(worker);
     write_off(worker);
+    worker.lost = true;
     lost_ = 1;
     work_.notify_all();
     ended_.notify_all();
@@ -165,7 +166,7 @@ int WorkerPool::decrease_threads() {
     }
     wanted_--;
     leaving_++;
-    surplus_fell();
+    limit_leaving();
     work_.notify_all();
     wake = claim_wake();
   }
@@ -211,7 +212,7 @@ bool WorkerPool::is_watched() const {
 
 bool WorkerPool::attended() const {
   if (waking_ || napping_) return true;
-  if (!has_spare()) return supervisor_.watched() != Watch::kNone || room() == 0;
+  if (!may_wake_one()) return supervisor_.watched() != Watch::kNone || room() == 0;
   return supervisor_.is_looking() && awake() > 0 && !worth_a_thread(1);
 }
 
@@ -219,9 +220,9 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
   for (;;) {
     if (work_waits() && !waking_ && !napping_) {
-      if (has_spare() && (awake() <= 0 || worth_a_thread(work_waiting()))) {
+      if (may_wake_one() && (awake() <= 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
-      } else if (has_spare()) {
+      } else if (may_wake_one()) {
         wake.supervisor |= supervisor_.watch(Watch::kLooks);
       } else if (room() > 0) {
         wake.supervisor |= supervisor_.watch(Watch::kGrowth);
@@ -304,7 +305,7 @@ bool WorkerPool::wait_for_work() {
 
 void WorkerPool::sleep() {
   if (surplus() > 0) {
-    work_.wait_until(mutex_, saturating_add(spares_since_ns_, kSpareNs));
+    work_.wait_until(mutex_, counted_at_ns_);
   } else {
     work_.wait(mutex_);
   }
@@ -318,12 +319,13 @@ void WorkerPool::nap() {
 
 void WorkerPool::release_spares() {
   const int64_t now_ns = wait_now_ns();
-  if (least_idle_ > 0) {
-    if (now_ns - spares_since_ns_ < kSpareNs) return;
-    leaving_ = std::max(leaving_, std::min({least_idle_, idle_ + 1, surplus()}));
+  if (now_ns < counted_at_ns_) return;
+  if (counted_at_ns_ > 0) {
+    leaving_ = std::max(leaving_, std::min({least_idle_, least_spare_, idle_ + 1}));
   }
-  spares_since_ns_ = now_ns;
+  counted_at_ns_ = saturating_add(now_ns, kSpareNs);
   least_idle_ = live_;
+  least_spare_ = surplus();
 }
 
 bool WorkerPool::leaves() {
@@ -427,7 +429,7 @@ void WorkerPool::write_off(Worker& worker) {
   if (!worker.written_off && !worker.blocked) {
     worker.written_off = true;
     written_off_++;
-    surplus_fell();
+    limit_leaving();
     set_stalled(worker, true);
   }
 }
@@ -442,12 +444,14 @@ void WorkerPool::goes_on(Worker& worker) {
 
 void WorkerPool::surplus_rose() {
   if (surplus() == 1) {
-    least_idle_ = 0;
+    counted_at_ns_ = 0;
   }
 }
 
-void WorkerPool::surplus_fell() {
-  leaving_ = std::clamp(surplus(), 0, leaving_);
+void WorkerPool::limit_leaving() {
+  const int spare = std::max(surplus(), 0);
+  least_spare_ = std::min(least_spare_, spare);
+  leaving_ = std::min(leaving_, spare);
 }
 
 size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
@@ -465,7 +469,13 @@ void WorkerPool::worker_main(Workers::iterator self) {
   context.own_queue = &*self;
   mutex_.lock();
   for (;;) {
-    if (Runnable* const item = leaves_work_to_others() ? nullptr : take_share(*self)) {
+    Runnable* item = nullptr;
+    if (leaves_work_to_others()) {
+      rested_ = Rest::kNone;
+    } else {
+      item = take_share(*self);
+    }
+    if (item) {
       // The supervisor looks after the items that this worker keeps to itself.
       const bool notifies = self->size() > 0 && supervisor_.watch(Watch::kLooks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
@@ -513,7 +523,7 @@ void WorkerPool::begin_blocking(WorkQueue* own_queue) {
     goes_on(worker);
     blocked_++;
     worker.blocked = true;
-    surplus_fell();
+    limit_leaving();
     if (quiet()) {
       quiet_.notify_all();
     }
@@ -531,10 +541,15 @@ void WorkerPool::end_blocking(WorkQueue* own_queue) {
   Wake wake;
   {
     MutexLock lock(mutex_);
+    Worker& worker = worker_of(own_queue);
     blocked_--;
-    worker_of(own_queue).blocked = false;
+    worker.blocked = false;
     unblocked_++;
-    surplus_rose();
+    if (worker.lost) {
+      write_off(worker);
+    } else {
+      surplus_rose();
+    }
     wake = claim_wake();
   }
   notify(wake);
@@ -563,7 +578,7 @@ void WorkerPool::look() {
   const PoolSupervisor::View view = {
       .shares = shares_,
       .work_waits = work_waits(),
-      .has_idle_worker = has_spare(),
+      .has_idle_worker = may_wake_one(),
       .keeps_items = std::any_of(workers_.begin(), workers_.end(), keeps_items),
       .room = room()};
   const PoolSupervisor::Findings findings = supervisor_.look(view, wait_now_ns());
@@ -576,14 +591,13 @@ void WorkerPool::look() {
 }
 
 bool WorkerPool::grow() {
-  if (surplus() >= 0) {
-    const auto stuck = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
-      return worker.running && !worker.blocked && !worker.written_off;
-    });
-    if (stuck == workers_.end()) return false;
-    write_off(*stuck);
+  for (Worker& worker : workers_) {
+    if (working() < wanted_) break;
+    if (worker.running) {
+      write_off(worker);
+    }
   }
-  return has_spare() || spawn();
+  return may_wake_one() || (working() < wanted_ && spawn());
 }
 
 void WorkerPool::supervise() {

@@ -26,21 +26,22 @@ namespace workflow {
 // a lock. If another worker has several items, and they are worth it, a worker that has nothing to
 // do takes half of them. If a worker still has items of the same share when the supervisor looks
 // again, these are given to other workers. So no item waits longer than two looks behind one that
-// blocks, unless all threads are busy. While more workers are awake than are configured, as after a
-// wait that was announced, they keep nothing and take one item at a time: with one configured
-// thread an item is overtaken at most by one for each other thread that is awake. With in_order
-// this is so as soon as more than one is awake, and only one that is alone keeps items.
+// blocks, unless as many workers as are configured are busy. While more workers are awake than are
+// configured, as after a wait that was announced, they keep nothing and take one item at a time:
+// with one configured thread an item is overtaken at most by one for each other thread that is
+// awake. With in_order this is so as soon as more than one is awake, and only one that is alone
+// keeps items.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
 // one worker is awake and will take them within microseconds, no other is woken. A worker that has
 // run the same share from one look to the next is stalled, and nothing is left to it. No more
 // workers are woken than are configured, and a worker that finds more of them at work than that
-// sleeps at the end of its share. With in_order
-// very short items are not worth a second thread however many wait, because the mutex would go back
-// and forth for each. A worker then leaves them to another one that is awake. When sleeps
-// turn out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
-// sleeps: it looks again after some 100 µs without being woken.
+// sleeps at the end of its share. With in_order very short items are not worth a second thread
+// however many wait, because the mutex would go back and forth for each. A worker then leaves them
+// to another one that is awake. When sleeps turn out shorter than what a wake-up costs, a worker
+// that runs out of items takes a nap before it sleeps: it looks again after some 100 µs without
+// being woken.
 //
 // The supervisor is a thread that looks after the workers when PoolSupervisor says so: every
 // kLookNs while a worker keeps items to itself, or work is left to a worker although another one is
@@ -56,23 +57,22 @@ namespace workflow {
 // another thread works in its place until it has finished its share.
 //
 // Spare threads: a worker that is neither blocked nor written off, but one more than are
-// configured, is spare. They remain asleep, also while the pool has much to do, and are used again
-// when others block. If in kSpareNs some workers were never needed, as many end. So a thread ends
-// kSpareNs after the last moment at which all had something to do, or twice kSpareNs after the
-// last at which more than remain had. A thread that ends joins the one that has ended before it,
-// and stop() joins the last. What a thread still does while it ends, such as destroying the
-// thread_local objects of callbacks, therefore holds up nobody who works.
+// configured, is spare. As many sleep, also while the pool has much to do, and work again when
+// others block. Every kSpareNs as many end as were spare and idle all the time, so a thread ends
+// kSpareNs to twice that after it was needed last. A thread that ends joins the one that has ended
+// before it, and stop() joins the last. What a thread still does while it ends, such as destroying
+// the thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
 //    Any worker that wakes may be the one that was notified, so each of them, a napper too, ends
 //    it.
 // 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
-//    is being woken; one takes a nap; no idle worker may work (has_spare() is false), and either
+//    is being woken; one takes a nap; no idle worker may work (may_wake_one() is false), and either
 //    the pool cannot grow or the supervisor watches; an idle worker may work, one is awake, the
 //    work is not worth another, and the supervisor looks; the thread that has posted the work reads
 //    true from unattended_, and will see to one of the others; or a worker has posted it as the
-//    last action of its item, or in post_more(), and will take the next item itself.
+//    last action of its item, or in post_more(), and will look for work itself.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that posts them, or are
 //    refused, as the derived class says.
@@ -144,8 +144,8 @@ class WorkerPool {
   void set_source(Source* source);
 
   // Increase or decrease the configured number of threads by one. When it decreases, a thread ends
-  // once it has nothing to do. Return 0, or -1 with errno: EINVAL for the last thread, EAGAIN if
-  // the system refuses a thread, ECANCELED after stop().
+  // at the end of its share, or, if others block then, as a spare one. Return 0, or -1 with errno:
+  // EINVAL for the last thread, EAGAIN if the system refuses a thread, ECANCELED after stop().
   int increase_threads();
   int decrease_threads();
 
@@ -155,8 +155,8 @@ class WorkerPool {
   // True when nothing is queued and every worker is idle or blocked in a BlockingScope.
   bool idle() const;
 
-  // The number of threads that exist now. It exceeds the configured number while threads block, and
-  // for kSpareNs or twice that afterwards.
+  // The number of threads that exist now. It exceeds the configured number while workers are
+  // blocked or written off, and for kSpareNs or twice that afterwards.
   int thread_count() const;
 
   // How many items were ever taken.
@@ -208,7 +208,8 @@ class WorkerPool {
     bool running = false;      // a share
     bool blocked = false;      // in a BlockingScope
     bool stalled = false;      // at least one look has found it running the same share as before
-    bool written_off = false;  // stalled, and another thread works in its place
+    bool written_off = false;  // stalled, and does not count: another one may work in its place
+    bool lost = false;         // written off for ever, but for waits that it announces
   };
   using Workers = std::list<Worker>;
   enum class Rest { kNone, kSleep, kNap };
@@ -262,10 +263,10 @@ class WorkerPool {
   void attend_locked();
   bool work_waits() const WF_REQUIRES(mutex_) { return !returned_.empty() || waiting() > 0; }
   size_t work_waiting() const WF_REQUIRES(mutex_) { return returned_.size() + waiting(); }
-  // The workers that neither rest nor wait.
+  // The workers that are neither idle, nor blocked, nor written off.
   int working() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - written_off_; }
   // Whether some worker is idle that may work.
-  bool has_spare() const WF_REQUIRES(mutex_) { return idle_ > 0 && working() < wanted_; }
+  bool may_wake_one() const WF_REQUIRES(mutex_) { return idle_ > 0 && working() < wanted_; }
   // The workers that will soon look for work without being woken.
   int awake() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - stalled_; }
   // Whether items that are posted now are attended to without a notification (invariant 2).
@@ -274,11 +275,12 @@ class WorkerPool {
   // How many workers there are beyond those that are configured, blocked or written off. Negative
   // if threads could not be started.
   int surplus() const WF_REQUIRES(mutex_) { return live_ - blocked_ - written_off_ - wanted_; }
-  // To be called when it has changed in this direction.
+  // To be called when it has risen because a worker goes on.
   void surplus_rose() WF_REQUIRES(mutex_);
-  void surplus_fell() WF_REQUIRES(mutex_);
-  // To be called by a worker that has nothing to do, if there is a surplus. Has as many workers
-  // leave as were spare all the time, once that was counted for kSpareNs.
+  // To be called when it has fallen, or leaving_ has risen: no more leave than are spare.
+  void limit_leaving() WF_REQUIRES(mutex_);
+  // To be called by a worker that has nothing to do, if there is a surplus. When they have been
+  // counted for kSpareNs, has as many workers leave as were spare and idle all the time.
   void release_spares() WF_REQUIRES(mutex_);
   // Whether the calling worker, which has nothing to do, must end.
   bool leaves() WF_REQUIRES(mutex_);
@@ -317,10 +319,11 @@ class WorkerPool {
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // how many workers have to end
-  // How many workers were always idle since spares_since_ns_ when another one took a share. 0 also
-  // means that this has to be counted from the next time on at which a worker has nothing to do.
+  // When the spare workers will have been counted for kSpareNs; 0: that is to begin. Then the
+  // smallest numbers since: of those that were idle when another took a share, and of surplus().
+  int64_t counted_at_ns_ WF_GUARDED_BY(mutex_) = 0;
   int least_idle_ WF_GUARDED_BY(mutex_) = 0;
-  int64_t spares_since_ns_ WF_GUARDED_BY(mutex_) = 0;
+  int least_spare_ WF_GUARDED_BY(mutex_) = 0;
   Source* source_ WF_GUARDED_BY(mutex_) = nullptr;
   WorkPace pace_ WF_GUARDED_BY(mutex_);
   RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first

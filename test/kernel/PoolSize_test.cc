@@ -308,7 +308,7 @@ class PoolSizeInTime : public testing::Test {
       ComputePool pool(2);
       ASSERT_TRUE(pool.start());
       body(simulation, pool);
-      simulation.run_for(10 * kSecond);
+      simulation.run_for(2 * WorkerPool::kSpareNs + kSecond);
       EXPECT_EQ(pool.thread_count(), pool.configured_threads()) << "seed " << seed;
       int runs = 0;
       for (int i = 0; i < 5; i++) {

@@ -310,6 +310,32 @@ TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
   EXPECT_TRUE(stopped.wait_for(1));
 }
 
+// Also when it has announced waits before and after it was abandoned.
+TEST(WorkerPool, AnAbandonedWorkerTakesNoOthersPlace) {
+  // As at the end of a process, the pool and the thread are not given back.
+  static ComputePool& pool = *new ComputePool(1);
+  static Tally abandoned;
+  static Tally runs;
+  ASSERT_TRUE(pool.start());
+  const auto post_item = [](std::function<void()> body) {
+    EXPECT_TRUE(pool.post(pool.queue("queue"), new Item(std::move(body))));
+  };
+  post_item([] {
+    { const BlockingScope wait; }  // another thread is started
+    pool.abandon_caller();
+    { const BlockingScope wait; }
+    abandoned.add();
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  });
+  EXPECT_TRUE(abandoned.wait_for(1));
+  for (int i = 0; i < 3; i++) {
+    post_item([] { runs.add(); });
+  }
+  EXPECT_TRUE(runs.wait_for(3));
+}
+
 TEST(WorkerPool, TakenAndIdleTellThatNothingHappens) {
   Tally runs;
   StartedHandlerPool pool(2);
@@ -352,7 +378,7 @@ TEST_F(SpareThreads, EndAfterBlockedItemsReturned) {
   EXPECT_EQ(pool.thread_count(), 7) << "five that block and two that work";
   run_for(kSecond);
   EXPECT_EQ(pool.thread_count(), 7) << "they stay for a while, in case more is to come";
-  run_for(WorkerPool::kSpareNs);
+  run_for(2 * WorkerPool::kSpareNs);
   EXPECT_EQ(pool.thread_count(), 2);
   pool.stop();
 }
@@ -367,7 +393,7 @@ TEST_F(SpareThreads, EndAfterTheyHelpedAStarvedPool) {
   EXPECT_EQ(pool.thread_count(), 1);
   run_for(kSecond / 2);
   EXPECT_EQ(pool.thread_count(), 3);
-  run_for(kSecond + WorkerPool::kSpareNs);
+  run_for(kSecond + 2 * WorkerPool::kSpareNs);
   EXPECT_EQ(pool.thread_count(), 1);
   pool.stop();
 }
@@ -382,7 +408,7 @@ TEST_F(SpareThreads, ComeBackWhenNeededAgain) {
     });
     run_for(kSecond / 2);
     EXPECT_EQ(pool.thread_count(), 2);
-    run_for(kSecond + WorkerPool::kSpareNs);
+    run_for(kSecond + 2 * WorkerPool::kSpareNs);
     EXPECT_EQ(pool.thread_count(), 1);
   }
   pool.stop();
@@ -471,6 +497,30 @@ TEST_P(SpareThreadsUnderLoad, AreUsedAgainBeforeNewOnesAreStarted) {
     let_items_wait();
     run_for(kSecond);
   }
+}
+
+// Callbacks go on, and hold up the pool, when the waits that they have announced are over.
+TEST_F(SpareThreads, AreUsedWhenThoseForWhichTheyStoodInHoldUpThePool) {
+  constexpr int kWaits = 20;
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  for (int i = 0; i < kWaits; i++) {
+    post(pool, [this] {
+      {
+        const BlockingScope scope;
+        simulation_.sleep_for(kSecond);
+      }
+      simulation_.sleep_for(kSecond);
+    });
+  }
+  run_for(kSecond + kSecond / 2);
+  bool ran = false;
+  post(pool, [&ran] { ran = true; });
+  run_for(WorkerPool::kStarvedNs + 2 * WorkerPool::kLookNs);
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(pool.thread_count(), kWaits + 1);
+  run_for(kSecond);
+  pool.stop();
 }
 
 // A pool of one thread whose item does not say that it waits. Another thread works in its place,

@@ -18,7 +18,7 @@
  *   fresh             whether shares differs from seen_shares
  *
  * Item 1 blocks until all others have run, as a callback may; not in WITH_STOP, because a pool that
- * ends may need to grow for such an item, which is not modelled. Every access to shared data that is
+ * ends may need to grow for such an item, which is modelled without WITH_STOP only. Every access to shared data that is
  * not guarded by pool_lock is a step of its own; memory is sequentially consistent, as the operations
  * on intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps
  * waits in the same place, so that a notification may reach it instead of a sleeper, or it wakes by
@@ -29,7 +29,7 @@
  *   EARLY            how many looks may come while something else can happen
  *   WANTED           how many workers are configured. All exist when the model begins, as after a
  *                    wait that was announced. If there are fewer than WORKERS, the pool can grow
- *   EAGER            each item is worth a thread
+ *   EAGER            each item is worth a thread, and is posted without pool_lock
  *   WITH_NAPS        workers may nap
  *   WITH_STOP        one thread stops the pool meanwhile
  *   MUT_x            breaks one rule: see the file `mutations`
@@ -77,7 +77,7 @@ bool replaced[WORKERS];  /* the worker was written off in the share that it runs
 #define SURPLUS (live - written[0] - written[1] > WANTED)
 #define WORK (queue != 0 || intake != 0)
 /* has_spare(), room() */
-#define SPARE (idle > 0 && WORKING < WANTED)
+#define MAY_WAKE (idle > 0 && WORKING < WANTED)
 #define ROOM (WANTED < WORKERS && live - idle < WORKERS)
 #define REST 0
 #define GROWTH 1
@@ -87,8 +87,8 @@ bool replaced[WORKERS];  /* the worker was written off in the share that it runs
 #define ATTENDED (waking || napping || AWAKE > 0)
 #else
 #define ATTENDED                                                     \
-  (waking || napping || (!SPARE && (watched != REST || !ROOM)) || \
-   (SPARE && watched == LOOKS && AWAKE > 0 && lazy))
+  (waking || napping || (!MAY_WAKE && (watched != REST || !ROOM)) || \
+   (MAY_WAKE && watched == LOOKS && AWAKE > 0 && lazy))
 #endif
 
 /* claim_wake() */
@@ -104,15 +104,15 @@ inline claim() {
        if
        :: WORK && !waking && !napping ->
           if
-          :: SPARE && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
-          :: SPARE && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
-          :: SPARE && AWAKE > 0 && lazy -> watched = LOOKS
+          :: MAY_WAKE && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
+          :: MAY_WAKE && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
+          :: MAY_WAKE && AWAKE > 0 && lazy -> watched = LOOKS
 #ifndef MUT_GROWTH_UNWATCHED
-          :: !SPARE && ROOM -> if :: watched == REST -> watched = GROWTH :: else fi
+          :: !MAY_WAKE && ROOM -> if :: watched == REST -> watched = GROWTH :: else fi
 #else
-          :: !SPARE && ROOM
+          :: !MAY_WAKE && ROOM
 #endif
-          :: !SPARE && !ROOM
+          :: !MAY_WAKE && !ROOM
           fi
        :: else
        fi;
@@ -192,6 +192,7 @@ proctype Poster(byte from; byte to) {
      :: else
      fi;
      i++
+#ifndef EAGER
   :: i < to ->  /* HandlerPool::append() */
      LOCK;
      if
@@ -210,6 +211,7 @@ proctype Poster(byte from; byte to) {
 #endif
      fi;
      i++
+#endif
   :: else -> break
   od
 }
@@ -442,8 +444,8 @@ inline grow() {
        :: else
        fi;
        if
-       :: !SPARE && gone[0] -> gone[0] = false; live++
-       :: !SPARE && gone[1] -> gone[1] = false; live++
+       :: !MAY_WAKE && gone[0] -> gone[0] = false; live++
+       :: !MAY_WAKE && gone[1] -> gone[1] = false; live++
        :: else
        fi
     :: else
@@ -471,17 +473,17 @@ inline look() {
   :: else -> break
   od;
   atomic {
-    starves = WORK && !took && !SPARE && ROOM;
+    starves = WORK && !took && !MAY_WAKE && ROOM;
     if :: starves && watched == LOOKS -> starves = false :: true fi;  /* not long enough yet */
     if
 #ifndef MUT_LOOKS_END_EARLY
-    :: (SPARE && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = LOOKS
+    :: (MAY_WAKE && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = LOOKS
     :: else ->
 #else
     :: true ->
 #endif
        if
-       :: watched = (WORK && !SPARE && ROOM -> GROWTH : REST)
+       :: watched = (WORK && !MAY_WAKE && ROOM -> GROWTH : REST)
        :: took && watched == LOOKS
        fi
     fi;
@@ -491,7 +493,7 @@ inline look() {
   grow();
   claim();
   if
-  :: pace_stuck && SPARE && !waking && !napping -> waking = true; wakes = true
+  :: pace_stuck && MAY_WAKE && !waking && !napping -> waking = true; wakes = true
   :: else
   fi;
   UNLOCK;

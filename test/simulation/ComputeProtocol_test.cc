@@ -273,7 +273,7 @@ TEST(ComputeProtocol, GrowingAndShrinkingMeetPosting) {
     }
     ledger.run();
     EXPECT_EQ(ledger.ended(WFT_STATE_ABORTED), 0u);
-    ledger.simulation().run_for(workflow::WorkerPool::kSpareNs * 2);
+    ledger.simulation().run_for(workflow::WorkerPool::kSpareNs * 3);
     EXPECT_EQ(pool.thread_count(), pool.configured_threads());
     ledger.close();
   });
