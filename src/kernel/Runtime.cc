@@ -86,7 +86,8 @@ class ProcessRuntime {
   Runtime& make_anew() {
     MutexLock lock(*making_);
     if (!runtime_.load(std::memory_order_relaxed)) {
-      runtime_.store(make(::operator new(sizeof(Runtime))), std::memory_order_release);
+      runtime_.store(make(::operator new (sizeof(Runtime), std::align_val_t{alignof(Runtime)})),
+                     std::memory_order_release);
     }
     return *runtime_.load(std::memory_order_relaxed);
   }
@@ -213,6 +214,7 @@ void Runtime::stop() {
   if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
     own_pool->abandon_caller();
   }
+  const bool on_compute_thread = own_pool == &compute_;
   call_services([](Service& service) {
     service.refuse_new_work();
     return true;
@@ -240,8 +242,13 @@ void Runtime::stop() {
     }
     files_.stop();
     call_services([](Service& service) { return service.finish_work(); });
+    if (!on_compute_thread) {
+      compute_.stop();
+    }
   }
-  compute_.stop();
+  if (on_compute_thread) {
+    compute_.stop();  // which says so to its pool itself
+  }
   handlers_.stop();
   for (const auto& poller : pollers_) {
     poller->stop();
