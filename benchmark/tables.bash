@@ -262,15 +262,18 @@ table_manual() {
 }
 
 table_allocations() {
+  local -r kinds=("timer timer" "named named timer" "long_name named timer, a long name"
+    "go go task" "counter counter" "series series of an empty task"
+    "step step of a series, an empty task" "graph node of a graph, a go task")
+  local kind
   table "allocations from the C library for each"
-  line "timer" allocations "row=allocations_timer" "" le:abs:1e9
-  line "named timer" allocations "row=allocations_named" "" le:abs:1e9
-  line "named timer, a long name" allocations "row=allocations_long_name" "" le:abs:1e9
-  line "go task" allocations "row=allocations_go" "" le:abs:1e9
-  line "counter" allocations "row=allocations_counter" "" le:abs:1e9
-  line "series of an empty task" allocations "row=allocations_series" "" le:abs:1e9
-  line "step of a series, an empty task" allocations "row=allocations_step" "" le:abs:1e9
-  line "node of a graph, a go task" allocations "row=allocations_graph" "" le:abs:1e9
+  for kind in "${kinds[@]}"; do
+    line "${kind#* }" allocations "row=allocations_${kind%% *}" "" le:abs:1e9
+  done
+  table "blocks of memory for each, with those that the library keeps"
+  for kind in "${kinds[@]}"; do
+    line "${kind#* }" blocks "row=allocations_${kind%% *}" "" le:abs:1e9
+  done
 }
 
 table_series() {
