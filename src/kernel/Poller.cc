@@ -55,7 +55,9 @@ int Poller::remove(int fd) {
 }
 
 void Poller::retire(int fd, IoHandler* handler) {
-  remove(fd);
+  if (multiplexer_->remove(fd) == 0) {
+    removed_descriptors_++;
+  }
   handler->next_retired_ = std::exchange(retired_, handler);
 }
 
@@ -170,6 +172,9 @@ bool Poller::handle_wake_up() {
 
 void Poller::end_round() {
   timers_.end_round();
+  if (removed_descriptors_ > 0) {
+    descriptors_.fetch_sub(std::exchange(removed_descriptors_, 0), std::memory_order_relaxed);
+  }
   if (round_ != 0) {
     MutexLock lock(rounds_mutex_);
     rounds_made_ = std::exchange(round_, 0);

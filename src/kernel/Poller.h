@@ -156,6 +156,9 @@ class Poller {
   RunnableList posted_;  // left by the last round; older than what is in the intake
   RunnableList finished_;
   IoHandler* retired_ = nullptr;  // a list linked through next_retired_
+  // How many descriptors were retired in this round. They count until it is over, so that the
+  // thread that moves a manual clock asks for a round while what they have finished is not posted.
+  int removed_descriptors_ = 0;
 };
 
 }  // namespace workflow

@@ -247,7 +247,7 @@ void Runtime::stop() {
     }
   }
   if (on_compute_thread) {
-    compute_.stop();  // which says so to its pool itself
+    compute_.stop();  // announces the wait of a worker of its own pool itself
   }
   handlers_.stop();
   for (const auto& poller : pollers_) {

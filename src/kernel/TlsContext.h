@@ -35,13 +35,13 @@ void restrict_alpn(SSL_CTX* context, const char* names);
 
 using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
 // Copies the host name that the client asks for (SNI, RFC 6066, 3). Returns false if it asks for
-// none. A malformed one counts as none, and OpenSSL refuses it when it reads all extensions.
+// none. A malformed one counts as none: OpenSSL refuses it later, or goes on with the first context.
 bool requested_host(SSL* ssl, HostName* name);
 
 // Makes the handshake go on with another context: its certificates, its demands on the client's
 // certificate, its versions, options, ciphers and ALPN, and only its own sessions. All else remains
 // that of the first context, such as ticket keys, the memory for sessions, groups, and callbacks
-// for keys that were shared before (PSK). But if `context` demands a certificate, no such key is
+// for keys that were shared before (PSK). But if `context` asks for a certificate, no such key is
 // accepted. Returns false if memory has run out; then the handshake must not go on.
 bool switch_context(SSL* ssl, SSL_CTX* context);
 

@@ -61,9 +61,9 @@ bool WorkerPool::spawn() {
 
 void WorkerPool::stop() {
   const bool on_worker = ThreadContext::current().pool == this;
-  if (on_worker) {
-    begin_blocking(ThreadContext::current()
-                       .own_queue);  // another thread works in its place, on what is still queued
+  WorkQueue* const own_queue = ThreadContext::current().own_queue;
+  if (on_worker && !is_blocked(own_queue)) {
+    begin_blocking(own_queue);  // another thread works in its place, on what is still queued
   }
   Workers to_join;
   {
@@ -84,6 +84,11 @@ void WorkerPool::stop() {
   }
   join_all(to_join);
   supervisor_thread_.join();
+}
+
+bool WorkerPool::is_blocked(WorkQueue* own_queue) const {
+  MutexLock lock(mutex_);
+  return worker_of(own_queue).blocked;
 }
 
 void WorkerPool::abandon_caller() {
@@ -150,6 +155,7 @@ int WorkerPool::increase_threads() {
     }
     wanted_++;
     leaving_ = std::max(leaving_ - 1, 0);
+    limit_leaving();
     wake = claim_wake();
   }
   notify(wake);
@@ -321,7 +327,7 @@ void WorkerPool::release_spares() {
   const int64_t now_ns = wait_now_ns();
   if (now_ns < counted_at_ns_) return;
   if (counted_at_ns_ > 0) {
-    leaving_ = std::max(leaving_, std::min({least_idle_, least_spare_, idle_ + 1}));
+    leaving_ = std::max(leaving_, std::min({least_idle_, least_spare_, surplus(), idle_ + 1}));
   }
   counted_at_ns_ = saturating_add(now_ns, kSpareNs);
   least_idle_ = live_;

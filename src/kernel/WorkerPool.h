@@ -53,8 +53,8 @@ namespace workflow {
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
 // grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
-// This covers callbacks that block without announcing it: one of the workers is written off, and
-// another thread works in its place until it has finished its share.
+// This covers callbacks that block without announcing it: as many workers are written off as it
+// takes, and another thread works until they have finished their shares.
 //
 // Spare threads: a worker that is neither blocked nor written off, but one more than are
 // configured, is spare. As many sleep, also while the pool has much to do, and work again when
@@ -240,8 +240,8 @@ class WorkerPool {
   int room() const WF_REQUIRES(mutex_) {
     return supervised_ ? std::max(most_threads() - (live_ - idle_ - blocked_), 0) : 0;
   }
-  // Lets one more worker work: writes one off, unless a thread could not be started before, and
-  // starts a thread if none is idle. Returns false if that is not possible.
+  // Lets one more worker work: writes off workers that run a share until fewer work than are
+  // configured, and starts a thread if none is idle. Returns false if that is not possible.
   bool grow() WF_REQUIRES(mutex_);
   // Whether another worker should be woken for that many items, although one is awake.
   bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
@@ -251,6 +251,7 @@ class WorkerPool {
   void write_off(Worker& worker) WF_REQUIRES(mutex_);
   // The worker is neither stalled nor written off any more.
   void goes_on(Worker& worker) WF_REQUIRES(mutex_);
+  bool is_blocked(WorkQueue* own_queue) const;
   static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
   struct Wake {

@@ -17,12 +17,12 @@
  *   lazy              not worth_a_thread(1). WorkPace may change its mind in every critical section
  *   fresh             whether shares differs from seen_shares
  *
- * Item 1 blocks until all others have run, as a callback may; not in WITH_STOP, because a pool that
- * ends may need to grow for such an item, which is modelled without WITH_STOP only. Every access to shared data that is
- * not guarded by pool_lock is a step of its own; memory is sequentially consistent, as the operations
- * on intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps
- * waits in the same place, so that a notification may reach it instead of a sleeper, or it wakes by
- * itself.
+ * Item 1 blocks until all others have run, as a callback may. Not in WITH_STOP: a pool that ends may
+ * have to grow for such an item, and the model does not grow while it ends. Every access to shared
+ * data that is not guarded by pool_lock is a step of its own; memory is sequentially consistent, as
+ * the operations on intake and unattended are. A sleeping worker wakes only if it is notified, or, if
+ * it is spare, once by itself. A worker that naps waits in the same place, so that a notification may
+ * reach it instead of a sleeper, or it wakes by itself.
  *
  * Parameters (-D):
  *   ITEMS, WORKERS   how many; the names of two workers are built in
@@ -76,7 +76,7 @@ bool replaced[WORKERS];  /* the worker was written off in the share that it runs
 #define WORKING (live - idle - written[0] - written[1])
 #define SURPLUS (live - written[0] - written[1] > WANTED)
 #define WORK (queue != 0 || intake != 0)
-/* has_spare(), room() */
+/* may_wake_one(), room() */
 #define MAY_WAKE (idle > 0 && WORKING < WANTED)
 #define ROOM (WANTED < WORKERS && live - idle < WORKERS)
 #define REST 0
@@ -397,7 +397,11 @@ end_gone:
 end_sleep:
            if
            :: !sleeping[me]
-           :: atomic { SURPLUS && sleeping[me] && !tired[me] -> tired[me] = true; sleeping[me] = false }
+           :: atomic {
+                SURPLUS && sleeping[me] && !tired[me] ->
+                tired[me] = true;
+                sleeping[me] = false
+              }
            fi;
            LOCK
         fi;

@@ -37,8 +37,8 @@ class PostLedger {
     }
   }
 
-  // Posts items until one is refused. To be called by one thread for each `poster`. The items post
-  // others as they run.
+  // Posts all items. Once one is refused, those after it must be. To be called by one thread for
+  // each `poster`. The items post others as they run.
   void post(size_t poster) {
     TestRandom random(seed_, poster);
     bool refused = false;
