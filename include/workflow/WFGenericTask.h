@@ -40,12 +40,14 @@ class WFGenericTask : public workflow::TaskBase<> {
   }
   SubTask *end_and_next() { return delete_and_next(); }
 
- private:
-  friend class workflow::CoAccess;
-
+  // Tells the coroutine that waits for this task, if any, that it ends. For a task whose object
+  // outlives its end: others may free it before the coroutine looks.
   void tell(bool is_whole) {
     if (observer_) std::exchange(observer_, nullptr)->task_ends(this, is_whole);
   }
+
+ private:
+  friend class workflow::CoAccess;
 
   workflow::TaskEndObserver *observer_ = nullptr;
 };

@@ -60,11 +60,11 @@ size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
       name, SIZE_MAX,
       [&n, &claimed](NamedNode* node) {
         NamedCounterTask* task = static_cast<NamedCounterTask*>(node);
-        if (task->left_ > n) {
+        // A counter that has ended otherwise, and is about to leave its name, takes no counts.
+        if (task->left_ > n && !task->is_claimed()) {
           task->left_ -= n;
           return false;
         }
-        // A counter that has ended otherwise, and is about to leave its name, takes no counts.
         claimed = task->claim();
         n -= claimed ? task->left_ : 0;
         return true;

@@ -46,6 +46,7 @@ SubTask* WFSelectorTask::done() {
   if (callback_) {
     callback_(this);
   }
+  tell(true);
   const Place after = place();
   drop_unstarted();
   return after.next();

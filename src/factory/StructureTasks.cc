@@ -38,10 +38,12 @@ SubTask* WFRepeaterTask::done() {
 
 void WFRepeaterTask::drop_unstarted() {
   if (began_) {
-    // The stop cancels the series of the conditionals that it aborts.
+    // The stop cancels the series of the conditionals that it aborts, and the end of a scope that
+    // of those that wait in it.
     const bool stopping = workflow::Runtime::current().stopping();
+    const int reason = cancel_reason();
     state = stopping ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
-    error = stopping ? 0 : ECANCELED;
+    error = stopping ? 0 : reason != 0 ? reason : ECANCELED;
     if (callback_) {
       callback_(this);
     }

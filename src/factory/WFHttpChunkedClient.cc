@@ -182,7 +182,10 @@ SubTask* WFHttpChunkedTask::done() {
     resume();
     return nullptr;
   }
-  if (!is_over_ && goes_on()) return this;
+  if (!is_over_ && goes_on()) {
+    has_begun_ = false;  // dispatch() begins another exchange
+    return this;
+  }
   const bool has_response =
       state == WFT_STATE_SUCCESS || state == WFT_STATE_SYS_ERROR || state == WFT_STATE_SSL_ERROR;
   if (has_response && resp_.is_header_complete() && !stopped_) {

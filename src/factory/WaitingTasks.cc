@@ -246,6 +246,7 @@ void WaitingTask::dispatch() {
 
 SubTask* WaitingTask::end_and_next() {
   if (!is_kept()) return delete_and_next();
+  tell(true);
   const Place after = place();
   WaitingTasks::current().park(this);
   end_part(kEnded, kLate);  // an aborted task has no last sender, and stays parked

@@ -129,6 +129,9 @@ namespace {
 // Names below "onion" belong to another network, and must not be sent to name servers (RFC 7686,
 // 2).
 bool is_onion(std::string_view name) {
+  if (name.ends_with('.')) {
+    name.remove_suffix(1);
+  }
   return name == "onion" || name.ends_with(".onion");
 }
 
@@ -193,7 +196,8 @@ void DnsLookup::start(std::shared_ptr<const ResolvConf> conf, size_t first_serve
   try {
     candidates_ = conf_->candidates(host_);
     std::erase_if(candidates_, is_onion);
-    if (candidates_.empty()) {
+    // Nor does such a name leave the machine as a part of another one.
+    if (candidates_.empty() || is_onion(host_)) {
       end({.error = EAI_NONAME});
       return;
     }

@@ -21,6 +21,7 @@ PendingWork::PendingWork(const void* owner, RunnableList& pieces, Give give, Giv
       pieces_(std::move(pieces)) {}
 
 PendingWork::~PendingWork() {
+  take_back();  // an exception may have ended a piece
   if (watch_) {
     watch_->exposed().remove(this);
   }
@@ -36,6 +37,9 @@ Runnable* PendingWork::next() {
 void PendingWork::add(RunnableList& pieces) {
   take_back();
   pieces_.append(pieces);
+  if (ThreadContext::current().blocking > 0) {
+    give_(pieces_);  // the thread may be about to wait for what these do
+  }
   if (is_open_) {
     expose();
   }

@@ -55,7 +55,8 @@ class PendingWork {
 
   // The next piece, which the caller begins; null if none is left.
   Runnable* next();
-  // Adds pieces behind those that are left. May be called within a piece.
+  // Adds pieces behind those that are left. May be called within a piece. If the thread has
+  // announced that it blocks, they are given away at once.
   void add(RunnableList& pieces);
 
   // Called when user code is about to run, at least once in each piece that runs some. Exposes

@@ -36,7 +36,7 @@ class IoHandler {
 
 // The loop that waits for many timers, descriptors and posted items, and the objects that it
 // consists of: PollerTimers has the timers, LeaderThreads has the threads, and the Multiplexer
-// waits. "The poller's thread" is the leader, the one thread that runs the loop.
+// waits. One thread at a time, the leader, runs the loop. It is meant by "the poller's thread".
 //
 // A round of the loop handles the events of descriptors, then the timers that are due, then posted
 // items, then the descriptors that were retired. In the end it runs what it has finished, or posts
@@ -101,11 +101,10 @@ class Poller {
   bool has_descriptors() const { return descriptors_.load(std::memory_order_relaxed) > 0; }
   // Requests a round of the poller's thread, and returns its number; 0 if the poller has stopped.
   uint64_t ask_for_round();
-  // Returns when that round, or a later one, is over. The round handles the items that were posted
-  // before it was requested. It may have begun before, and have looked at descriptors and timers
-  // then. So the events that had arrived, and the timers that were due, before the request are
-  // handled for certain only by the round of a request that is made after this has returned. What a
-  // round has finished was run or posted to the handler threads.
+  // Returns when that round, or a later one, is over. Then the items that were posted before the
+  // request were handled, and what the round has finished was run or posted. It may have looked at
+  // descriptors and timers before the request. To be sure of those that were ready or due then,
+  // make a second request after this returns, and wait for it.
   void wait_for_round(uint64_t round);
   // Whether no timer is due at the clocks' present time, and no timer that was due, or posted item,
   // is still to be handled.
@@ -156,8 +155,8 @@ class Poller {
   RunnableList posted_;  // left by the last round; older than what is in the intake
   RunnableList finished_;
   IoHandler* retired_ = nullptr;  // a list linked through next_retired_
-  // How many descriptors were retired in this round. They count until it is over, so that the
-  // thread that moves a manual clock asks for a round while what they have finished is not posted.
+  // How many descriptors were retired in this round. descriptors_ includes them until it is over,
+  // so that a manual clock does not move before what they have finished is posted.
   int removed_descriptors_ = 0;
 };
 

@@ -35,7 +35,8 @@ void restrict_alpn(SSL_CTX* context, const char* names);
 
 using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
 // Copies the host name that the client asks for (SNI, RFC 6066, 3). Returns false if it asks for
-// none. A malformed one counts as none: OpenSSL refuses it later, or goes on with the first context.
+// none. A malformed one counts as none: OpenSSL refuses it later, or goes on with the first
+// context.
 bool requested_host(SSL* ssl, HostName* name);
 
 // Makes the handshake go on with another context: its certificates, its demands on the client's

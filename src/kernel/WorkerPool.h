@@ -39,16 +39,16 @@ namespace workflow {
 // workers are woken than are configured, and a worker that finds more of them at work than that
 // sleeps at the end of its share. With in_order very short items are not worth a second thread
 // however many wait, because the mutex would go back and forth for each. A worker then leaves them
-// to another one that is awake. When sleeps turn out shorter than what a wake-up costs, a worker
-// that runs out of items takes a nap before it sleeps: it looks again after some 100 µs without
-// being woken.
+// to another one that is awake. If the last worker that was woken found several items, one that
+// runs out of items naps before it sleeps, unless naps have not paid: it looks again after some 100
+// µs without being woken.
 //
 // The supervisor is a thread that looks after the workers when PoolSupervisor says so: every
 // kLookNs while a worker keeps items to itself, or work is left to a worker although another one is
-// idle, and a few times after that. While all are busy and work waits, it looks when it is time for
-// the pool to grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
-// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
-// when a worker announces that it blocks.
+// idle, and then until kQuietLooks looks in a row find that no worker took an item. While all are
+// busy and work waits, it looks when it is time for the pool to grow. Otherwise it sleeps. If its
+// thread could not be started, nobody looks: then the pool counts all items as long, so each is
+// taken alone and is worth a thread, and it grows only when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -56,23 +56,23 @@ namespace workflow {
 // This covers callbacks that block without announcing it: as many workers are written off as it
 // takes, and another thread works until they have finished their shares.
 //
-// Spare threads: a worker that is neither blocked nor written off, but one more than are
-// configured, is spare. As many sleep, also while the pool has much to do, and work again when
-// others block. Every kSpareNs as many end as were spare and idle all the time, so a thread ends
-// kSpareNs to twice that after it was needed last. A thread that ends joins the one that has ended
-// before it, and stop() joins the last. What a thread still does while it ends, such as destroying
-// the thread_local objects of callbacks, therefore holds up nobody who works.
+// Spare threads: blocked and written-off workers aside, those beyond the configured number are
+// spare. So many workers sleep, even while the pool has much to do, and work again when others
+// block. Every kSpareNs as many end as were spare and idle all the time, so a thread ends kSpareNs
+// to twice that after it was needed last. A thread that ends joins the one that has ended before
+// it, and stop() joins the last. What a thread still does while it ends, such as destroying the
+// thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
 //    Any worker that wakes may be the one that was notified, so each of them, a napper too, ends
 //    it.
-// 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
-//    is being woken; one takes a nap; no idle worker may work (may_wake_one() is false), and either
-//    the pool cannot grow or the supervisor watches; an idle worker may work, one is awake, the
-//    work is not worth another, and the supervisor looks; the thread that has posted the work reads
-//    true from unattended_, and will see to one of the others; or a worker has posted it as the
-//    last action of its item, or in post_more(), and will look for work itself.
+// 2. While mutex_ is free, work that waits is attended to. That means one of these: (a) a worker is
+//    being woken, or naps; (b) no idle worker may work (may_wake_one() is false), and the
+//    supervisor watches or the pool cannot grow; (c) one may, but another is awake, the work is not
+//    worth two, and the supervisor looks; (d) the thread that has posted the work reads true from
+//    unattended_, and will bring about (a), (b) or (c); (e) a worker has posted it as the last
+//    action of its item, or in post_more(), and looks for work next.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that posts them, or are
 //    refused, as the derived class says.
@@ -320,8 +320,8 @@ class WorkerPool {
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // how many workers have to end
-  // When the spare workers will have been counted for kSpareNs; 0: that is to begin. Then the
-  // smallest numbers since: of those that were idle when another took a share, and of surplus().
+  // When the count of the spare workers ends; 0: it has yet to begin. Then the smallest numbers
+  // since it began: of idle workers when one took a share, and of surplus().
   int64_t counted_at_ns_ WF_GUARDED_BY(mutex_) = 0;
   int least_idle_ WF_GUARDED_BY(mutex_) = 0;
   int least_spare_ WF_GUARDED_BY(mutex_) = 0;

@@ -135,8 +135,12 @@ int URIParser::parse(const char* str, ParsedURI& uri) {
         uriParseSingleUriExA(&parsed, escaped.data(), escaped.data() + escaped.size(), nullptr);
     if (result == URI_ERROR_MALLOC) return fail(uri, URI_STATE_ERROR, ENOMEM);
     if (result != URI_SUCCESS) return fail(uri, URI_STATE_INVALID, EINVAL);
-    bool copied = copy_components(parsed, uri);
+    // No address of a future version (RFC 3986, 3.2.2) exists. Without its brackets it would look
+    // like a name.
+    bool future = parsed.hostData.ipFuture.first != nullptr;
+    bool copied = future || copy_components(parsed, uri);
     uriFreeUriMembersA(&parsed);
+    if (future) return fail(uri, URI_STATE_INVALID, EINVAL);
     if (!copied) return fail(uri, URI_STATE_ERROR, ENOMEM);
   } catch (const std::bad_alloc&) {
     return fail(uri, URI_STATE_ERROR, ENOMEM);

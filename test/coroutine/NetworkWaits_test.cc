@@ -18,6 +18,7 @@
 #include "support/CoroutineWaits.h"
 #include "support/Eventually.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFCoroutine.h"
@@ -301,6 +302,35 @@ TEST(CoroutineNetworkWaits, NothingIsReadWhileTheReaderOfChunksDoesOtherThings) 
   server.join();
   EXPECT_GT(sent, 0u);
   EXPECT_LT(sent, kLongResponse);
+}
+
+WFCo<std::string> read_chunks(std::string url, int redirect_max) {
+  WFCoChunks chunks(WFHttpChunkedClient::create_chunked_task(url, redirect_max, nullptr, nullptr));
+  std::string text;
+  while (auto piece = co_await chunks.next()) {
+    text += *piece + " ";
+  }
+  co_return text + (chunks.end() ? "whole" : "cut");
+}
+
+TEST(CoroutineNetworkWaits, AReaderOfChunksFollowsRedirects) {
+  // The body of the second response has not ended when it is known where to go.
+  const std::string moved[] = {
+      "HTTP/1.1 302 Found\r\nLocation: /1\r\nContent-Length: 0\r\n\r\n",
+      "HTTP/1.1 302 Found\r\nLocation: /2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nmoved\r\n",
+      "HTTP/1.1 302 Found\r\nLocation: /3\r\nConnection: close\r\n\r\n"};
+  client_test::RawServer server([&](client_test::Peer& peer, int) {
+    for (std::string request; !(request = peer.request()).empty();) {
+      const auto number = static_cast<size_t>(request.at(5) - '0');
+      peer.send(number < std::size(moved) ? moved[number]
+                                          : "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                            "4\r\nhere\r\n0\r\n\r\n");
+      if (number == 2) return;
+    }
+  });
+  EXPECT_EQ(wf::wait(read_chunks, server.url("/0"), 3), "here whole");
+  EXPECT_EQ(wf::wait(read_chunks, server.url("/2"), 1), "here whole");
+  EXPECT_EQ(wf::wait(read_chunks, server.url("/0"), 0), "whole");
 }
 
 }  // namespace

@@ -179,6 +179,20 @@ TEST_F(Deadline, EndsARepeater) {
   EXPECT_EQ(created, 3);
 }
 
+// Such a task cancels its series when it ends, so the repeater does not go on after it.
+TEST_F(Deadline, EndsARepeaterWhoseTaskWaitsForASignal) {
+  int error = 0;
+  WFRepeaterTask* repeater = WFTaskFactory::create_repeater_task(
+      [](WFRepeaterTask*) {
+        return WFTaskFactory::create_conditional("Deadline repeater",
+                                                 WFTaskFactory::create_empty_task());
+      },
+      [&error](WFRepeaterTask* task) { error = task->get_error(); });
+  start(limited(repeater, 10));
+  pass(10);
+  EXPECT_EQ(error, ETIMEDOUT);
+}
+
 TEST_F(Deadline, OfAnEmptyTaskIsInTime) {
   start(limited(new LogTask(&log_, "a"), 10));
   pass(0);

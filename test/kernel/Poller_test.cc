@@ -18,10 +18,12 @@
 #include "kernel/PollerTimers.h"
 #include "kernel/ThreadContext.h"
 #include "kernel/TimerFlood.h"
+#include "support/Eventually.h"
 #include "support/Tally.h"
 #include "util/Clock.h"
 #include "util/UniqueFd.h"
 
+using test_support::eventually;
 using test_support::Tally;
 using workflow::HandlerPool;
 using workflow::IoHandler;
@@ -452,6 +454,24 @@ TEST_F(PollerTest, DescriptorEventsReachTheirHandler) {
   on_poller([] {});
   on_poller([] {});
   EXPECT_EQ(io.events_.count(), seen) << "an event after it was retired";
+}
+
+// So the thread that moves a manual clock waits for what that round has finished.
+TEST_F(PollerTest, ARetiredDescriptorCountsUntilTheRoundIsOver) {
+  const UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  std::atomic<bool> counted{false};
+  ProbingIo* self = nullptr;
+  ProbingIo io([&] {
+    poller_.retire(fd.get(), self);
+    counted = poller_.has_descriptors();
+    ended_.add();
+  });
+  self = &io;
+  ASSERT_EQ(poller_.add(fd.get(), EPOLLIN, &io), 0);
+  write_one(fd.get());
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_TRUE(counted);
+  EXPECT_TRUE(eventually([this] { return !poller_.has_descriptors(); }));
 }
 
 TEST_F(PollerTest, AddingABadDescriptorFails) {

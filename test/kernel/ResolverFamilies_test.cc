@@ -258,4 +258,13 @@ TEST_F(ResolverFamiliesTest, OnionNamesAreNotAskedFor) {
   EXPECT_EQ(server_.asked_in_all(), 0U);
 }
 
+TEST_F(ResolverFamiliesTest, OnionNamesAreNotAskedForBelowASearchDomain) {
+  options_.files.servers = {server_.address()};
+  test_support::write_file(files_.path("resolv.conf"), "search one.test\noptions ndots:5\n");
+  set_both("www.onion.one.test", {.v4 = {"192.0.2.1"}}, no_address());
+  EXPECT_EQ(look_up("www.onion", AF_UNSPEC), Found{EAI_NONAME});
+  EXPECT_EQ(look_up("www.Onion.", AF_UNSPEC), Found{EAI_NONAME});
+  EXPECT_EQ(server_.asked_in_all(), 0U);
+}
+
 }  // namespace

@@ -56,6 +56,7 @@ TEST(URIParser, LiteralAddresses) {
   EXPECT_EQ(parsed("http://1.2.3.4/x"), "http - 1.2.3.4 - /x - -");
   EXPECT_EQ(parsed("http://[::1/x"), "invalid");
   EXPECT_EQ(parsed("http://[zz]/x"), "invalid");
+  EXPECT_EQ(parsed("http://[v1.a]/x"), "invalid");  // looks like a name without its brackets
 }
 
 TEST(URIParser, CharactersThatBrowsersEscapeAreEscaped) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernel/BlockingScope.h"
 #include "kernel/PendingWork.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
@@ -24,6 +25,7 @@
 namespace {
 
 using test_support::TestRandom;
+using workflow::BlockingScope;
 using workflow::CondVar;
 using workflow::ExposedWork;
 using workflow::Mutex;
@@ -194,6 +196,23 @@ TEST(PendingProtocol, WhatIsAddedIsGivenAwayToo) {
   });
   EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
   EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+}
+
+// Also where nobody watches.
+TEST(PendingProtocol, WhatIsAddedByAThreadThatBlocksIsGivenAwayAtOnce) {
+  std::array<Piece, 2> pieces;
+  RunnableList list;
+  list.push_back(&pieces[0]);
+  PendingWork work(&pieces, list, give, PendingWork::Gives::kWhenItBlocks);
+  work.next()->run_queued();
+  {
+    const BlockingScope blocks;
+    RunnableList one;
+    one.push_back(&pieces[1]);
+    work.add(one);
+    EXPECT_TRUE(pieces[1].given);
+  }
+  EXPECT_EQ(work.next(), nullptr);
 }
 
 // What one call ends stays with it, and so does what another thread than a handler does.

@@ -70,6 +70,8 @@ class WaitingTask : public WFGenericTask {
   virtual void leave_waiting() {}
 
   bool is_aborted() const { return has(kAborted); }
+  // Whether claim() would fail.
+  bool is_claimed() const { return has(kClaimed | kAborted); }
   bool is_started() const { return has(kStarted); }
 
   // How done() ends, after the callback: as delete_and_next(), except that a task that others may
