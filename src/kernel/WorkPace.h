@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace workflow {
 
@@ -73,11 +74,9 @@ class WorkPace {
     return static_cast<int64_t>(std::min(waiting, kMaxShared)) * item_ns_ > steal_ns_;
   }
 
-  // A worker that was woken found so many items.
-  void woke(size_t items) { woken_items_ = items; }
   // Whether a worker that finds nothing to do should take a nap before it sleeps. No thread has to
   // wake it from a nap. True if at least kNapItems items waited when the last worker that was woken
-  // looked, unless napped() has found that naps do not pay and this one is to be skipped.
+  // looked, unless naps have not paid and this one is to be skipped.
   bool naps() {
     if (skipped_ > 0) {
       skipped_--;
@@ -85,16 +84,33 @@ class WorkPace {
     }
     return woken_items_ >= kNapItems;
   }
-  // After a nap, in which so many items have come. If they are not many more than come while a
-  // worker wakes up, then the threads that post wait for what they have posted, and naps make them
-  // slower.
+  // A worker goes on: after a sleep, from which it was woken, after a nap, or after neither.
+  enum class Rest { kNone, kSleep, kNap };
+  void rested(Rest rest) { rested_ = rest; }
+  // A worker has looked for work, and found so many items. If it is the first one after a rest, so
+  // many have come meanwhile.
+  void found(size_t items) {
+    switch (std::exchange(rested_, Rest::kNone)) {
+      case Rest::kNone:
+        break;
+      case Rest::kSleep:
+        woken_items_ = items > 0 ? items : woken_items_;
+        break;
+      case Rest::kNap:
+        napped(items);
+        break;
+    }
+  }
+
+ private:
+  // If not many more items come in a nap than while a worker wakes up, then the threads that post
+  // wait for what they have posted, and naps make them slower.
   void napped(size_t items) {
     const bool pays = items >= 2 * woken_items_;
     backoff_ = pays ? 0 : std::clamp(backoff_ * 2, kMinBackoff, kMaxBackoff);
     skipped_ = backoff_;
   }
 
- private:
   static constexpr int64_t kLongNs = 100'000;
   static constexpr uint64_t kMeasured = 4;
   static constexpr uint64_t kShortMeasured = 32;
@@ -110,6 +126,7 @@ class WorkPace {
   int64_t steal_ns_ = kStealNs;
   int64_t hands_over_ns_ = 0;
   uint64_t shares_ = 0;
+  Rest rested_ = Rest::kNone;  // of the worker that went on last, until found() uses it
   size_t woken_items_ = 0;
   int backoff_ = 0;
   int skipped_ = 0;

@@ -154,8 +154,7 @@ int WorkerPool::increase_threads() {
       return -1;
     }
     wanted_++;
-    leaving_ = std::max(leaving_ - 1, 0);
-    limit_leaving();
+    spare_.added(surplus());
     wake = claim_wake();
   }
   notify(wake);
@@ -171,8 +170,7 @@ int WorkerPool::decrease_threads() {
       return -1;
     }
     wanted_--;
-    leaving_++;
-    limit_leaving();
+    spare_.removed(surplus());
     work_.notify_all();
     wake = claim_wake();
   }
@@ -276,8 +274,8 @@ bool WorkerPool::wait_for_work() {
     return false;
   }
   if (surplus() > 0) {
-    release_spares();
-    if (leaves()) return false;
+    spare_.count(surplus(), idle_ + 1, wait_now_ns());
+    if (!stopping_ && spare_.one_leaves(surplus())) return false;
   }
   const bool left_to_others = leaves_work_to_others();
   const bool naps = !left_to_others && !napping_ && !stopping_ && pace_.naps();
@@ -291,10 +289,10 @@ bool WorkerPool::wait_for_work() {
     }
     if (naps) {
       nap();
-      rested_ = Rest::kNap;
+      pace_.rested(WorkPace::Rest::kNap);
     } else {
       sleep();
-      rested_ = Rest::kSleep;
+      pace_.rested(WorkPace::Rest::kSleep);
     }
   }
   idle_--;
@@ -311,7 +309,7 @@ bool WorkerPool::wait_for_work() {
 
 void WorkerPool::sleep() {
   if (surplus() > 0) {
-    work_.wait_until(mutex_, counted_at_ns_);
+    work_.wait_until(mutex_, spare_.count_ends_ns());
   } else {
     work_.wait(mutex_);
   }
@@ -321,23 +319,6 @@ void WorkerPool::nap() {
   // Virtual time does not pass while a thread could run, so there a nap only lets others go first.
   const int64_t length_ns = VirtualScheduler::current() ? 0 : WorkPace::kNapNs;
   work_.wait_until(mutex_, wait_now_ns() + length_ns);
-}
-
-void WorkerPool::release_spares() {
-  const int64_t now_ns = wait_now_ns();
-  if (now_ns < counted_at_ns_) return;
-  if (counted_at_ns_ > 0) {
-    leaving_ = std::max(leaving_, std::min({least_idle_, least_spare_, surplus(), idle_ + 1}));
-  }
-  counted_at_ns_ = saturating_add(now_ns, kSpareNs);
-  least_idle_ = live_;
-  least_spare_ = surplus();
-}
-
-bool WorkerPool::leaves() {
-  if (leaving_ == 0 || stopping_) return false;
-  leaving_--;
-  return true;
 }
 
 int WorkerPool::most_threads() const {
@@ -362,23 +343,9 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     steal();
     waiting = returned_.size();
   }
-  if (waiting == 0) {
-    if (std::exchange(rested_, Rest::kNone) == Rest::kNap) {
-      pace_.napped(0);
-    }
-    return nullptr;
-  }
+  pace_.found(waiting);
+  if (waiting == 0) return nullptr;
   const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
-  switch (std::exchange(rested_, Rest::kNone)) {
-    case Rest::kNone:
-      break;
-    case Rest::kSleep:
-      pace_.woke(waiting);
-      break;
-    case Rest::kNap:
-      pace_.napped(waiting);
-      break;
-  }
   Runnable* const first = take_next();
   size_t taken = 1;
   if (share > 1) {
@@ -390,7 +357,7 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     kept_ = true;
   }
   taken_ += taken;
-  least_idle_ = std::min(least_idle_, idle_);
+  spare_.took_work(idle_);
   shares_++;
   worker.shares++;
   worker.running = true;
@@ -435,7 +402,7 @@ void WorkerPool::write_off(Worker& worker) {
   if (!worker.written_off && !worker.blocked) {
     worker.written_off = true;
     written_off_++;
-    limit_leaving();
+    spare_.fell(surplus());
     set_stalled(worker, true);
   }
 }
@@ -443,21 +410,8 @@ void WorkerPool::write_off(Worker& worker) {
 void WorkerPool::goes_on(Worker& worker) {
   if (std::exchange(worker.written_off, false)) {
     written_off_--;
-    surplus_rose();
   }
   set_stalled(worker, false);
-}
-
-void WorkerPool::surplus_rose() {
-  if (surplus() == 1) {
-    counted_at_ns_ = 0;
-  }
-}
-
-void WorkerPool::limit_leaving() {
-  const int spare = std::max(surplus(), 0);
-  least_spare_ = std::min(least_spare_, spare);
-  leaving_ = std::min(leaving_, spare);
 }
 
 size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
@@ -477,7 +431,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
   for (;;) {
     Runnable* item = nullptr;
     if (leaves_work_to_others()) {
-      rested_ = Rest::kNone;
+      pace_.rested(WorkPace::Rest::kNone);
     } else {
       item = take_share(*self);
     }
@@ -529,7 +483,7 @@ void WorkerPool::begin_blocking(WorkQueue* own_queue) {
     goes_on(worker);
     blocked_++;
     worker.blocked = true;
-    limit_leaving();
+    spare_.fell(surplus());
     if (quiet()) {
       quiet_.notify_all();
     }
@@ -553,8 +507,6 @@ void WorkerPool::end_blocking(WorkQueue* own_queue) {
     unblocked_++;
     if (worker.lost) {
       write_off(worker);
-    } else {
-      surplus_rose();
     }
     wake = claim_wake();
   }

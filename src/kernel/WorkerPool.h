@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernel/PoolSupervisor.h"
+#include "kernel/SpareCount.h"
 #include "kernel/WorkPace.h"
 #include "kernel/WorkQueue.h"
 #include "util/Mutex.h"
@@ -58,10 +59,9 @@ namespace workflow {
 //
 // Spare threads: blocked and written-off workers aside, those beyond the configured number are
 // spare. So many workers sleep, even while the pool has much to do, and work again when others
-// block. Every kSpareNs as many end as were spare and idle all the time, so a thread ends kSpareNs
-// to twice that after it was needed last. A thread that ends joins the one that has ended before
-// it, and stop() joins the last. What a thread still does while it ends, such as destroying the
-// thread_local objects of callbacks, therefore holds up nobody who works.
+// block. Those that are spare for long end, as SpareCount says. A thread that ends joins the one
+// that has ended before it, and stop() joins the last. What a thread still does while it ends, such
+// as destroying the thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
@@ -84,8 +84,8 @@ namespace workflow {
 // 5. A worker that is idle, blocked or lost has no item in its own queue.
 // 6. No more workers go on from one share to the next than are configured. A worker that is blocked
 //    or written off does not count.
-// 7. leaving_ is at most surplus(), or 0. If all spare workers sleep, at least as many sleepers as
-//    are spare look after kSpareNs whether they have to leave.
+// 7. If all spare workers sleep, at least as many sleepers as are spare look after kSpareNs whether
+//    they have to leave.
 class WorkerPool {
  public:
   struct Options {
@@ -109,7 +109,7 @@ class WorkerPool {
   };
   static constexpr int64_t kStarvedNs = PoolSupervisor::kStarvedNs;
   static constexpr int64_t kLookNs = PoolSupervisor::kLookNs;
-  static constexpr int64_t kSpareNs = 5'000'000'000;
+  static constexpr int64_t kSpareNs = SpareCount::kSpareNs;
 
   explicit WorkerPool(const Options& options);
   virtual ~WorkerPool();
@@ -212,7 +212,6 @@ class WorkerPool {
     bool lost = false;         // written off for ever, but for waits that it announces
   };
   using Workers = std::list<Worker>;
-  enum class Rest { kNone, kSleep, kNap };
   using Watch = PoolSupervisor::Watch;
 
   void worker_main(Workers::iterator self);
@@ -276,15 +275,6 @@ class WorkerPool {
   // How many workers there are beyond those that are configured, blocked or written off. Negative
   // if threads could not be started.
   int surplus() const WF_REQUIRES(mutex_) { return live_ - blocked_ - written_off_ - wanted_; }
-  // To be called when it has risen because a worker goes on.
-  void surplus_rose() WF_REQUIRES(mutex_);
-  // To be called when it has fallen, or leaving_ has risen: no more leave than are spare.
-  void limit_leaving() WF_REQUIRES(mutex_);
-  // To be called by a worker that has nothing to do, if there is a surplus. When they have been
-  // counted for kSpareNs, has as many workers leave as were spare and idle all the time.
-  void release_spares() WF_REQUIRES(mutex_);
-  // Whether the calling worker, which has nothing to do, must end.
-  bool leaves() WF_REQUIRES(mutex_);
   int most_threads() const WF_REQUIRES(mutex_);
   // Whether the calling worker must end because the pool stops and has nothing more to do.
   bool finished() WF_REQUIRES(mutex_);
@@ -297,7 +287,7 @@ class WorkerPool {
   bool source_has_more() WF_REQUIRES(mutex_);
   // Returns false when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
-  // Sleeps until there may be work, or it is time to call release_spares() again.
+  // Sleeps until there may be work, or it is time to count the spare workers again.
   void sleep() WF_REQUIRES(mutex_);
   void nap() WF_REQUIRES(mutex_);
   static void join_all(Workers& workers);
@@ -319,12 +309,7 @@ class WorkerPool {
   int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or abandon_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
-  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // how many workers have to end
-  // When the count of the spare workers ends; 0: it has yet to begin. Then the smallest numbers
-  // since it began: of idle workers when one took a share, and of surplus().
-  int64_t counted_at_ns_ WF_GUARDED_BY(mutex_) = 0;
-  int least_idle_ WF_GUARDED_BY(mutex_) = 0;
-  int least_spare_ WF_GUARDED_BY(mutex_) = 0;
+  SpareCount spare_ WF_GUARDED_BY(mutex_);
   Source* source_ WF_GUARDED_BY(mutex_) = nullptr;
   WorkPace pace_ WF_GUARDED_BY(mutex_);
   RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
@@ -333,9 +318,6 @@ class WorkerPool {
   bool kept_ WF_GUARDED_BY(mutex_) = false;        // a worker may have items in its own queue
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
-  // How the worker that woke up last had rested. take_share() uses this once, to tell pace_ how
-  // many items had come meanwhile, and resets it.
-  Rest rested_ WF_GUARDED_BY(mutex_) = Rest::kNone;
   PoolSupervisor supervisor_ WF_GUARDED_BY(mutex_);
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;

@@ -17,6 +17,11 @@ WorkPace short_pace() {
   return pace;
 }
 
+void find_after(WorkPace::Rest rest, WorkPace& pace, size_t items) {
+  pace.rested(rest);
+  pace.found(items);
+}
+
 }  // namespace
 
 TEST(WorkPace, UnknownItemsCountAsLong) {
@@ -97,24 +102,39 @@ TEST(WorkPace, OneInterruptionDoesNotMakeItemsLong) {
 TEST(WorkPace, NapsWhenManyItemsComeDuringAWakeUp) {
   WorkPace pace;
   EXPECT_FALSE(pace.naps());
-  pace.woke(1);
+  find_after(WorkPace::Rest::kSleep, pace, 1);
   EXPECT_FALSE(pace.naps());
-  pace.woke(20);
+  find_after(WorkPace::Rest::kSleep, pace, 20);
   EXPECT_TRUE(pace.naps());
-  pace.napped(100);
+  find_after(WorkPace::Rest::kNap, pace, 100);
   EXPECT_TRUE(pace.naps()) << "it has paid";
 }
 
 TEST(WorkPace, NapsThatDoNotPayBecomeRare) {
   WorkPace pace;
-  pace.woke(20);
+  find_after(WorkPace::Rest::kSleep, pace, 20);
   int naps = 0;
   for (int i = 0; i < 10'000; i++) {
     if (pace.naps()) {
       naps++;
-      pace.napped(20);
+      find_after(WorkPace::Rest::kNap, pace, 20);
     }
   }
   EXPECT_LT(naps, 20);
   EXPECT_GT(naps, 5) << "it tries again now and then";
+}
+
+TEST(WorkPace, OnlyTheFirstLookAfterARestTellsWhetherNapsPay) {
+  WorkPace pace;
+  pace.found(100);
+  EXPECT_FALSE(pace.naps()) << "nobody had rested";
+  find_after(WorkPace::Rest::kSleep, pace, 20);
+  pace.found(1);
+  EXPECT_TRUE(pace.naps());
+  find_after(WorkPace::Rest::kSleep, pace, 0);
+  EXPECT_TRUE(pace.naps()) << "a worker that finds nothing was not woken for any";
+  pace.rested(WorkPace::Rest::kNap);
+  pace.rested(WorkPace::Rest::kNone);
+  pace.found(0);
+  EXPECT_TRUE(pace.naps()) << "the worker that had napped has not looked";
 }
