@@ -14,9 +14,9 @@ struct ComputePlace;
 }  // namespace workflow
 
 // A queue of computations. The user owns the queue. Its computations begin in the order in which
-// they were dispatched. A queue is used with one Executor at a time: a computation that is
-// dispatched to another executor while something is in the queue ends as WFT_STATE_ABORTED. The
-// queues of WFGlobal::get_exec_queue() work with the library's own executor only; on a user's
+// they were dispatched. A queue is used with one Executor at a time: while one of its computations
+// has yet to begin, a computation that is dispatched to another executor ends as WFT_STATE_ABORTED.
+// The queues of WFGlobal::get_exec_queue() work with the library's own executor only; on a user's
 // executor their computations end as WFT_STATE_ABORTED.
 class ExecQueue {
  public:

@@ -120,8 +120,9 @@ void ComputePool::append(ComputeQueue* queue) {
   last_listed_ = queue;
 }
 
-Runnable* ComputePool::next() {
+Runnable* ComputePool::next(Begins begins) {
   ComputeQueue* const queue = first_listed_;
+  if (begins == Begins::kLater && !queue->own_ && queue->items_.size() == 1) return nullptr;
   Runnable* const item = queue->items_.pop_front();
   waiting_--;
   if (queue->items_.empty() && queue->own_) {

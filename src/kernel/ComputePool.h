@@ -16,13 +16,18 @@ class ComputePool;
 
 // A FIFO of computations. A queue that a pool has created belongs to that pool for ever, and takes
 // items without a lock while it is busy. Any other queue belongs to one pool while it holds an
-// item. Its intake is not used, and it is listed if it holds an item.
+// item. Its intake is not used, and it is listed if it holds an item. When a worker of that pool
+// begins the last item, another pool may have the queue.
 //
 // Invariants, for a queue that a pool has created:
 // 1. While the mutex of the pool is free, the queue is listed, that is among those that take turns,
 //    if and only if items_ holds an item. Each item there is older than all in the intake.
 // 2. If the queue is not listed while its intake holds an item, a thread is about to list it: one
 //    that has pushed an item and has not yet returned from ComputePool::post().
+//
+// Invariant, for any other queue:
+// 3. If a worker has taken an item and keeps it, or has given it back, items_ holds a later one. So
+//    the queue still belongs to that pool, and no other pool begins a later item first.
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
@@ -67,7 +72,9 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 // each, so that a long queue does not delay a short one. A thread takes several items at a time
 // only if they are short and no other thread is awake. Before a second thread that has woken up
 // takes an item, it takes back what the first one has not begun. Otherwise an item might begin
-// after a later one of its queue.
+// after a later one of its queue. For the same reason no thread keeps the last item of a queue that
+// no pool has created: next() returns it only to a thread that begins it at once, when all items
+// before it have begun (invariant 3 of ComputeQueue).
 //
 // A post to a listed queue of the pool's own takes no lock. A thread that empties an intake holds
 // the mutex meanwhile, and has a cache miss for each item. So a thread that has left kPiece items
@@ -95,7 +102,7 @@ class ComputePool final : public WorkerPool {
   static constexpr uint32_t kPiece = 64;
 
   size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
-  Runnable* next() WF_REQUIRES(mutex_) override;
+  Runnable* next(Begins begins) WF_REQUIRES(mutex_) override;
   bool close() WF_REQUIRES(mutex_) override;
   bool post_to_own(ComputeQueue* queue, Runnable* item);
   bool post_to_foreign(ComputeQueue* queue, Runnable* item);

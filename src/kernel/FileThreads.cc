@@ -57,7 +57,7 @@ int FileThreads::post(FileOperation* operation, Progress progress) {
   return 0;
 }
 
-Runnable* FileThreads::next() {
+Runnable* FileThreads::next(Begins /*begins*/) {
   FileOperation* const operation = (begun_.empty() ? queue_ : begun_).pop_front();
   waiting_--;
   operation->in_threads_ = FileOperation::Place::kBegun;

@@ -52,7 +52,7 @@ class FileThreads final : public WorkerPool {
   friend class FileOperation;
 
   size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
-  Runnable* next() WF_REQUIRES(mutex_) override;
+  Runnable* next(Begins begins) WF_REQUIRES(mutex_) override;
   // Starts the threads if needed. Returns 0, or the error that post() returns if there are no
   // threads.
   int ensure_started();

@@ -75,7 +75,7 @@ void HandlerPool::end_watch() {
   watched_.store(nullptr, std::memory_order_relaxed);
 }
 
-Runnable* HandlerPool::next() {
+Runnable* HandlerPool::next(Begins /*begins*/) {
   if (queue_.empty()) {
     gather();
   }

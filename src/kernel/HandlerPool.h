@@ -51,7 +51,7 @@ class HandlerPool final : public WorkerPool {
     return queue_.size() + (intake_.empty() ? 0 : 1);
   }
   void gather() WF_REQUIRES(mutex_) override;
-  Runnable* next() WF_REQUIRES(mutex_) override;
+  Runnable* next(Begins begins) WF_REQUIRES(mutex_) override;
   bool close() WF_REQUIRES(mutex_) override { return intake_.close(); }
   // Whether the calling thread may leave the batch in the intake.
   bool may_use_intake(size_t batch);

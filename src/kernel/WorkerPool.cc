@@ -325,9 +325,9 @@ int WorkerPool::most_threads() const {
   return options_.grow_when_starved ? options_.max_threads : wanted_;
 }
 
-Runnable* WorkerPool::take_next() {
+Runnable* WorkerPool::take_next(Begins begins) {
   Runnable* item = returned_.pop_front();
-  return item ? item : next();
+  return item ? item : next(begins);
 }
 
 Runnable* WorkerPool::take_share(Worker& worker) {
@@ -346,12 +346,14 @@ Runnable* WorkerPool::take_share(Worker& worker) {
   pace_.found(waiting);
   if (waiting == 0) return nullptr;
   const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
-  Runnable* const first = take_next();
+  Runnable* const first = take_next(Begins::kNow);
   size_t taken = 1;
   if (share > 1) {
     RunnableList rest;
     for (; taken < share && work_waits(); taken++) {
-      rest.push_back(take_next());
+      Runnable* const item = take_next(Begins::kLater);
+      if (!item) break;
+      rest.push_back(item);
     }
     worker.fill(rest);
     kept_ = true;

@@ -178,8 +178,11 @@ class WorkerPool {
   virtual size_t waiting() const WF_REQUIRES(mutex_) = 0;
   // Moves items that were posted without mutex_ to where waiting() counts them all.
   virtual void gather() WF_REQUIRES(mutex_) {}
-  // The next item. Only if waiting() is not 0.
-  virtual Runnable* next() WF_REQUIRES(mutex_) = 0;
+  // When the worker that takes an item begins it: at once, or after others, which it has taken for
+  // itself as well. Meanwhile other workers of the pool may take it back.
+  enum class Begins { kNow, kLater };
+  // The next item. Null if it is not to be taken so; only for kLater. Only if waiting() is not 0.
+  virtual Runnable* next(Begins begins) WF_REQUIRES(mutex_) = 0;
   // Makes posts without mutex_ fail from now on. Returns false if items wait that were posted so;
   // then posts do not fail.
   virtual bool close() WF_REQUIRES(mutex_) { return true; }
@@ -218,7 +221,7 @@ class WorkerPool {
   // Takes the share of the calling worker: returns the first item, and puts the rest into its
   // queue. Null if there is nothing to do.
   Runnable* take_share(Worker& worker) WF_REQUIRES(mutex_);
-  Runnable* take_next() WF_REQUIRES(mutex_);
+  Runnable* take_next(Begins begins) WF_REQUIRES(mutex_);
   // Whether workers take one item at a time now, and keep none.
   bool takes_one() const WF_REQUIRES(mutex_);
   // Whether the calling worker, which is awake, should sleep even if work waits.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 
 #include "PostFunction.h"
 #include "kernel/BlockingScope.h"
+#include "kernel/Simulation.h"
 #include "support/Item.h"
 #include "support/Tally.h"
 #include "workflow/detail/Runnable.h"
@@ -104,6 +107,43 @@ TEST(ComputePool, ItemsOfOneQueueMayRunSideBySide) {
   }
   EXPECT_TRUE(begun.wait_for(2));
   pool.stop();
+}
+
+// In virtual time, in which a thread takes all items that wait.
+TEST(ComputePool, AQueueOfTheUsersPassesToAnotherPoolWhenItsLastItemBegins) {
+  constexpr int kItems = 5;
+  constexpr int64_t kItemNs = 1000;
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    workflow::Simulation simulation(seed, {});
+    ComputePool pool(1);
+    ComputePool other(1);
+    ASSERT_TRUE(pool.start());
+    ASSERT_TRUE(other.start());
+    const auto queue = std::make_shared<ComputeQueue>();
+    int begun = 0;
+    bool passed = false;
+    for (int i = 0; i < kItems; i++) {
+      ASSERT_TRUE(pool.post(queue.get(), new Item([&] {
+                              begun++;
+                              simulation.sleep_for(kItemNs);
+                            })));
+    }
+    for (int i = 1; i <= kItems; i++) {
+      simulation.run_for(i == 1 ? kItemNs / 2 : kItemNs);
+      EXPECT_EQ(begun, i);
+      Item* const item = new Item([&passed] { passed = true; });
+      const bool taken = other.post(queue.get(), item);
+      EXPECT_EQ(taken, i == kItems) << "after item " << i << ", seed " << seed;
+      if (!taken) {
+        delete item;
+      }
+    }
+    simulation.run_for(kItemNs);
+    EXPECT_TRUE(passed) << "seed " << seed;
+    pool.stop();
+    other.stop();
+    if (HasFailure()) return;
+  }
 }
 
 TEST(ComputePool, ANameIsOneQueue) {

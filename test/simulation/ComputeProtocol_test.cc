@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <vector>
@@ -238,6 +239,41 @@ TEST(ComputeProtocol, AnExecutorIsUsedAgain) {
       }
     });
     ledger.run();
+    ledger.close();
+  });
+}
+
+// A computation that has begun may still come after a later one when both write down that they
+// have: no more of them than there are other threads.
+TEST(ComputeProtocol, AQueueOfTwoExecutorsKeepsItsOrder) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    constexpr size_t kTasks = 12;
+    ComputeLedger ledger(seed);
+    ledger.may_abort();
+    OwnThreads own(1);
+    OwnThreads other(1 + seed % 2);
+    const size_t other_threads = 1 + seed % 2;
+    const Place places[] = {own.place(),
+                            {.queue = own.place().queue, .executor = other.place().executor}};
+    std::vector<size_t> order;
+    ledger.simulation().spawn([&] {
+      std::mt19937_64 random(seed);
+      for (size_t i = 0; i < kTasks; i++) {
+        ledger.create_and_start(places[random() % 4 == 0], kNoLimit, 0, [&, i] {
+          order.push_back(i);
+          ledger.simulation().sleep_for(static_cast<int64_t>(i % 3));
+        });
+        if (random() % 4 == 0) {
+          ledger.simulation().sleep_for(1);
+        }
+      }
+    });
+    ledger.run();
+    for (auto task = order.begin(); task != order.end(); ++task) {
+      const auto overtaken =
+          std::count_if(task, order.end(), [task](size_t later) { return later < *task; });
+      EXPECT_LE(static_cast<size_t>(overtaken), other_threads) << "task " << *task;
+    }
     ledger.close();
   });
 }
