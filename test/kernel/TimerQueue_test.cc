@@ -16,13 +16,13 @@
 using test_support::TestRandom;
 using workflow::kNever;
 using workflow::Pages;
+using workflow::TimerLeaf;
 using workflow::TimerQueue;
 using workflow::TimerQueueNode;
 
 namespace {
 
-// A chunk of the queue holds so many timers; the first has 3 slots less (see TimerQueue.h).
-constexpr size_t kChunk = 2048;
+constexpr size_t kLeaf = TimerLeaf::kCapacity;
 
 struct QueuedTimer : TimerQueueNode {
   size_t place = 0;  // in Model::queued_
@@ -54,6 +54,18 @@ class Model {
     timer->expected = expected_.emplace(deadline_ns, timer);
     timer->place = queued_.size();
     queued_.push_back(timer);
+    compare();
+  }
+
+  void move(size_t place, int64_t deadline_ns) {
+    QueuedTimer* timer = queued_[place];
+    expected_.erase(timer->expected);
+    const int64_t others_ns = expected_.empty() ? kNever : expected_.begin()->first;
+    timer->expected = expected_.emplace(deadline_ns, timer);
+    const bool earliest = queue_.move(timer, deadline_ns);
+    ASSERT_EQ(earliest, queue_.earliest() == timer);
+    ASSERT_TRUE(earliest ? deadline_ns <= others_ns : deadline_ns >= others_ns);
+    ASSERT_EQ(queue_.deadline_ns(timer), deadline_ns);
     compare();
   }
 
@@ -126,8 +138,12 @@ int64_t random_deadline(TestRandom& random, int64_t now_ns) {
   }
 }
 
-// `size_wanted` draws the queue towards a size, so that chunks come and go.
+// `size_wanted` draws the queue towards a size, so that leaves come and go.
 void random_operation(TestRandom& random, Model& model, int64_t now_ns, size_t size_wanted) {
+  if (model.size() > 0 && random.one_in(4)) {
+    model.move(random.below(model.size()), random_deadline(random, now_ns));
+    return;
+  }
   const bool grow = model.size() < size_wanted ? !random.one_in(4) : random.one_in(4);
   if (grow) {
     model.insert(random_deadline(random, now_ns));
@@ -153,24 +169,59 @@ void random_operation(TestRandom& random, Model& model, int64_t now_ns, size_t s
 }  // namespace
 
 // A poller that takes a surplus once for each erase gets all of it.
-TEST(TimerQueue, AnErasedChunkIsSurplusButForOne) {
-  constexpr size_t kChunks = 20;
-  std::vector<QueuedTimer> timers(kChunks * kChunk - 3);
+TEST(TimerQueue, AnErasedLeafIsSurplusButForOne) {
+  constexpr size_t kLeaves = 20;
+  std::vector<QueuedTimer> timers(kLeaves * kLeaf);
   TimerQueue queue;
   const size_t before = Pages::count();
   for (QueuedTimer& timer : timers) {
     queue.insert(&timer, 1);
     ASSERT_FALSE(queue.has_surplus());
   }
-  EXPECT_EQ(Pages::count(), before + kChunks + 1);  // and one that says where they are
+  EXPECT_EQ(Pages::count(), before + kLeaves + 2);  // their table and their order
   for (QueuedTimer& timer : timers) {
     queue.erase(&timer);
     const bool has_surplus = queue.has_surplus();
     ASSERT_EQ(queue.take_surplus() != nullptr, has_surplus);
     ASSERT_FALSE(queue.has_surplus());
-    ASSERT_LE(Pages::count(), before + 3 + (queue.size() + 2) / kChunk);
   }
-  EXPECT_LE(Pages::count(), before + 3);
+  EXPECT_EQ(Pages::count(), before + 4);  // and a leaf, and a spare one
+}
+
+// Timers with one delay fill their leaves, because each is due later than those before.
+TEST(TimerQueue, TimersInOrderFillTheirLeaves) {
+  constexpr size_t kLeaves = 20;
+  std::vector<QueuedTimer> timers(2 * kLeaves * kLeaf);
+  TimerQueue queue;
+  const size_t before = Pages::count();
+  for (size_t i = 0; i < timers.size(); i += 2) {
+    const auto started_ns = static_cast<int64_t>(i);
+    queue.insert(&timers[i], started_ns + 1'000'000);
+    queue.insert(&timers[i + 1], started_ns + 60'000'000);
+  }
+  EXPECT_LE(Pages::count(), before + 2 * kLeaves + 4);
+  queue.check_invariants();
+}
+
+// What is left when most timers have been cancelled, in any order, takes at most four times the
+// memory that it needs.
+TEST(TimerQueue, SmallLeavesAreJoined) {
+  constexpr size_t kLeaves = 40;
+  TestRandom random(test_support::test_seed());
+  std::vector<QueuedTimer> timers(kLeaves * kLeaf);
+  TimerQueue queue;
+  const size_t before = Pages::count();
+  for (QueuedTimer& timer : timers) {
+    queue.insert(&timer, static_cast<int64_t>(random.below(1'000'000)));
+  }
+  for (QueuedTimer& timer : timers) {
+    if (!random.one_in(10)) {
+      queue.erase(&timer);
+      queue.take_surplus();
+    }
+  }
+  queue.check_invariants();
+  EXPECT_LE(Pages::count(), before + 4 * queue.size() / kLeaf + 5);
 }
 
 TEST(TimerQueue, BehavesLikeAMultimap) {
@@ -181,7 +232,7 @@ TEST(TimerQueue, BehavesLikeAMultimap) {
   int64_t now_ns = 1'000'000;
   for (int i = 0; i < operations && !HasFatalFailure(); i++) {
     if (random.one_in(20'000)) {
-      size_wanted = random.below(random.one_in(2) ? 100 : 5 * kChunk);
+      size_wanted = random.below(random.one_in(2) ? 100 : 10 * kLeaf);
       model.queue().check_invariants();
     }
     now_ns += static_cast<int64_t>(random.below(10));
@@ -190,21 +241,40 @@ TEST(TimerQueue, BehavesLikeAMultimap) {
   model.queue().check_invariants();
 }
 
-TEST(TimerQueue, GrowsAndShrinksAcrossEveryChunkBoundary) {
+// Timers of few different deadlines, so that many leaves have only equal ones.
+TEST(TimerQueue, EqualDeadlinesFillManyLeaves) {
   TestRandom random(test_support::test_seed());
   Model model;
-  const size_t boundaries[] = {kChunk - 3, 2 * kChunk - 3, 3 * kChunk - 3};
-  for (const size_t boundary : boundaries) {
+  for (const size_t deadlines : {1, 2, 5}) {
+    for (size_t i = 0; i < 10 * kLeaf && !HasFatalFailure(); i++) {
+      model.insert(static_cast<int64_t>(random.below(deadlines)));
+    }
+    model.queue().check_invariants();
+    for (size_t i = 0; i < 9 * kLeaf && !HasFatalFailure(); i++) {
+      random.one_in(3) ? model.pop() : model.erase(random.below(model.size()));
+      model.move(random.below(model.size()), static_cast<int64_t>(random.below(deadlines)));
+      if (i % 499 == 0) {
+        model.queue().check_invariants();
+      }
+    }
+  }
+}
+
+TEST(TimerQueue, GrowsAndShrinksWhereALeafIsFull) {
+  TestRandom random(test_support::test_seed());
+  Model model;
+  for (const size_t boundary : {kLeaf, 2 * kLeaf, 3 * kLeaf}) {
     while (model.size() < boundary + 3 && !HasFatalFailure()) {
-      model.insert(static_cast<int64_t>(random.below(1000)));
+      // Each is later than those before, so the leaves are full.
+      model.insert(static_cast<int64_t>(1000 * model.size() + random.below(1000)));
       if (model.size() + 3 >= boundary) {
         model.queue().check_invariants();
       }
     }
-    // To and fro over the boundary, taking from the front, from the back and from the middle.
+    // To and fro, taking from the front, from the back and from the middle.
     for (int i = 0; i < 200 && !HasFatalFailure(); i++) {
       if (random.one_in(2)) {
-        model.insert(static_cast<int64_t>(random.below(1000)));
+        model.insert(static_cast<int64_t>(random.below(1000 * model.size())));
       } else if (random.one_in(3)) {
         model.pop();
       } else {
