@@ -35,7 +35,8 @@ using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
 // Creates series and parallels. Callbacks may be null. Tasks and series must not be null, except
-// `last`, and must not be started nor be in a series or a parallel.
+// `last`, and must not be started nor be in a series or a parallel. When a function throws
+// std::bad_alloc, they still belong to the caller.
 class Workflow {
  public:
   // Creates a series that begins with `first`. It is not started: start it, add it to a parallel,
@@ -185,12 +186,13 @@ class ParallelWork : public ParallelTask {
  public:
   void start() {
     assert(!series_of(this));
-    Workflow::start_series_work(this, nullptr);
+    start_alone();
   }
   // Deletes a parallel that was not started, recursively and without callbacks.
   void dismiss();
 
-  // Only before the start. The series must not be started and not be in another parallel.
+  // Only before the start. The series must not be started and not be in another parallel. When this
+  // throws std::bad_alloc, the series still belongs to the caller.
   void add_series(SeriesWork *series);
 
   void dispatch() override;

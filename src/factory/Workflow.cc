@@ -172,8 +172,8 @@ ParallelWork::ParallelWork(SeriesWork* const all_series[], size_t n,
 }
 
 void ParallelWork::add_series(SeriesWork* series) {
-  adopt_series(series);
   series_.push_back(series);
+  adopt_series(series);  // nothing fails any more
 }
 
 void ParallelWork::dispatch() {
