@@ -29,6 +29,13 @@ class TaskRegistration final : public CancelRegistration {
   void on_cancel(int reason) override { task->on_cancel(reason); }
 };
 
+// Stands for the tasks of a series that was cancelled before it began. It is a part of the series,
+// so that even without memory the callback runs on a thread that runs callbacks.
+class DroppedTasks final : public SubTask {
+  void dispatch() override { subtask_done(); }
+  SubTask *done() override;
+};
+
 }  // namespace workflow
 
 using series_callback_t = std::function<void(const SeriesWork *)>;
@@ -161,6 +168,7 @@ class SeriesWork {
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   workflow::SeriesQueue queue_;
+  workflow::DroppedTasks dropped_;
 };
 
 // The series of a task, or null if the task has not joined one yet. `task` must not be null. For a
