@@ -1,11 +1,13 @@
 // What begins without memory although nobody could be told that there is none: series that were
-// cancelled before.
+// cancelled before, and the ring for files.
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <utility>
 
+#include "kernel/FileIo.h"
+#include "kernel/Runtime.h"
 #include "support/MemoryFaults.h"
 #include "support/Tally.h"
 #include "workflow/WFTaskFactory.h"
@@ -95,6 +97,25 @@ TEST_F(CancelledSeriesMemory, BeginsInAGraph) {
   series_of(first)->cancel();
   start_without_memory(ended, [graph] { graph->start(); });
   EXPECT_FALSE(ran_);
+}
+
+TEST(FileRingMemory, WithoutMemoryThreadsDoIt) {
+  using workflow::FileBackend;
+  long failed = 1;
+  for (long n = 1; failed > 0; n++) {
+    workflow::FileIo files(workflow::Runtime::current().handlers(),
+                           {.backend = FileBackend::kRing});
+    fault::counts_here = true;
+    fault::arm(n);
+    const FileBackend backend = files.backend();
+    failed = fault::disarm();
+    fault::counts_here = false;
+    if (failed > 0) {
+      EXPECT_EQ(backend, FileBackend::kThreads) << "allocation " << n;
+    }
+    files.refuse();
+    files.stop();
+  }
 }
 
 }  // namespace
