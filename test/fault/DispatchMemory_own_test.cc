@@ -1,15 +1,19 @@
 // What begins without memory although nobody could be told that there is none: series that were
-// cancelled before, and the ring for files.
+// cancelled before, the ring for files, and sorting on several threads.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernel/FileIo.h"
 #include "kernel/Runtime.h"
 #include "support/MemoryFaults.h"
 #include "support/Tally.h"
+#include "workflow/WFAlgoTaskFactory.h"
 #include "workflow/WFTaskFactory.h"
 
 namespace {
@@ -116,6 +120,49 @@ TEST(FileRingMemory, WithoutMemoryThreadsDoIt) {
     files.refuse();
     files.stop();
   }
+}
+
+// The parameter: how many allocations fail after the first.
+class SortMemory : public testing::TestWithParam<long> {};
+
+INSTANTIATE_TEST_SUITE_P(Failing, SortMemory, testing::Values(0, kAll), [](const auto& more) {
+  return std::string(more.param == 0 ? "One" : "AllThatFollow");
+});
+
+TEST_P(SortMemory, WhatHasNoMemoryForARoundIsSortedAsOneTask) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.compute_threads = 4;
+  WORKFLOW_library_init(&settings);
+  long failed = 1;
+  long n = 0;
+  while (failed > 0) {
+    std::vector<int> numbers(40'000);
+    unsigned next = 1;
+    for (int& number : numbers) {
+      next = next * 1664525 + 1013904223;
+      number = static_cast<int>(next >> 8);
+    }
+    int* const first = numbers.data();
+    int* const last = first + numbers.size();
+    Tally ended;
+    WFSortTask<int>* const task =
+        WFAlgoTaskFactory::create_psort_task("sort", first, last, [&](WFSortTask<int>* sorted) {
+          EXPECT_EQ(sorted->get_state(), WFT_STATE_SUCCESS);
+          EXPECT_EQ(sorted->get_error(), 0);
+          EXPECT_EQ(sorted->get_output()->first, first);
+          EXPECT_EQ(sorted->get_output()->last, last);
+          ended.add();
+        });
+    fault::counts_here = true;
+    fault::arm(++n, GetParam());
+    task->start();
+    ASSERT_TRUE(ended.wait_for(1));
+    failed = fault::disarm();
+    fault::counts_here = false;
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+    ASSERT_FALSE(HasFailure()) << "allocation " << n;
+  }
+  EXPECT_GT(n, 10);
 }
 
 }  // namespace
