@@ -215,7 +215,8 @@ class ParallelTask : public SubTask {
  public:
   // The array may be filled in until dispatch(), which reads it. The caller keeps the array. The
   // caller also owns the subtasks until dispatch(): if this task is deleted before, nobody deletes
-  // them.
+  // them. A subtask without a series gets one in dispatch(). If there is no memory for that, the
+  // process ends (std::terminate()).
   ParallelTask(SubTask **tasks, size_t n) : subtasks(tasks), subtasks_nr(n) {}
 
   // Dispatches every subtask.

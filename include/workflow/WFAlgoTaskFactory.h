@@ -132,10 +132,10 @@ class WFAlgoTaskFactory {
 
   // Sorts [first, last) on all computing threads: pieces are sorted side by side and then merged.
   // The merge uses extra memory for half of the range, if it is available. Copies of `compare` are
-  // called concurrently. A small range is sorted as by create_sort_task(). The callback runs where
-  // the last piece ended, or on a handler thread. After ABORTED the range holds the same elements
-  // in any order. After a deadline, pieces that have begun may still be using the range, unless a
-  // coroutine waits for the task.
+  // called concurrently. A small range is sorted as by create_sort_task(), and so is any range if
+  // there is no memory for its pieces. The callback runs where the last piece ended, or on a
+  // handler thread. After ABORTED the range holds the same elements in any order. After a deadline,
+  // pieces that have begun may still be using the range, unless a coroutine waits for the task.
   template <class T>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
                                           Given<sort_callback_t<T>> callback) {

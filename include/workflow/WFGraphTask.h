@@ -96,8 +96,8 @@ inline workflow::GraphArrow operator<(WFGraphNode &to, const workflow::GraphDoub
 // circle, it ends with SYS_ERROR/EDEADLK; then no task of it has run, and all of them are dropped.
 class WFGraphTask : public workflow::TaskWithCallback<WFGraphTask, WFGenericTask> {
  public:
-  // Adds `task`, which must not be null and have no series yet; the graph owns it from then on.
-  // Only before the start. The node lives as long as the graph.
+  // Adds `task`, which must not be null and have no series yet; the graph owns it from then on,
+  // unless this throws std::bad_alloc. Only before the start. The node lives as long as the graph.
   WFGraphNode &create_graph_node(SubTask *task);
 
   explicit WFGraphTask(std::function<void(WFGraphTask *)> callback);

@@ -10,6 +10,9 @@
 // side it stands. If both operands are, the left one is extended: in `series > series` the right
 // one becomes a parallel with one branch, and in `parallel * parallel` the right one becomes a
 // branch of the left one.
+//
+// If memory runs out, the operator throws std::bad_alloc. What the expression has made before is
+// lost then, and its operands with it. Where that matters, call the functions of Workflow.h.
 
 static inline SeriesWork &operator>(SubTask &x, SubTask &y) {
   SeriesWork *series = Workflow::create_series_work(&x, nullptr);

@@ -23,7 +23,8 @@ class ResourceSource {
   // Returns a conditional that runs `task`, which must not be null, when it gets a resource: once
   // the conditional is dispatched and those dispatched before it have got theirs. The resource is
   // in `*resbuf`, or in the conditional's `user_data`. If the series of the conditional is
-  // cancelled by then, the task is dropped and the resource is posted again.
+  // cancelled by then, the task is dropped and the resource is posted again. When this throws
+  // std::bad_alloc, the task still belongs to the caller.
   WFConditional *get(SubTask *task, void **resbuf);
   WFConditional *get(SubTask *task) { return get(task, nullptr); }
 

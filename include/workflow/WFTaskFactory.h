@@ -53,7 +53,8 @@ using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
 // thread. The caller owns a task until it calls start() or dismiss(), or gives the task to a series
 // or to another task. A task that was started deletes itself after its callback. dismiss() frees a
 // task that was not started and is in no series. Creating a task throws nothing but std::bad_alloc,
-// and what the copies of the user's functions and arguments throw.
+// and what the copies of the user's functions and arguments throw. Tasks and series that were
+// passed to a function that throws still belong to the caller.
 //
 // Callbacks and functions may be null, and are not called then: a computation without a function
 // ends with SUCCESS, a repeater without `create` at once. There is one exception: the function of a

@@ -131,9 +131,7 @@ class WFConditional : public workflow::MessageTask {
 
   // `msgbuf` must live until the inner task is dispatched or dropped. If it is null, `user_data`
   // takes the message.
-  WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
-    assert(!task || !series_of(task));
-  }
+  WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf) { own(task); }
   explicit WFConditional(SubTask *task) : WFConditional(task, nullptr) {}
 
  protected:
@@ -142,11 +140,18 @@ class WFConditional : public workflow::MessageTask {
 
   SubTask *done() override;
 
+  // Takes the inner task over. A kind whose constructor may throw is created without a task and
+  // calls this last, so that the task still belongs to the caller if it throws.
+  void own(SubTask *task) {
+    assert(!task || !series_of(task));
+    task_ = task;
+  }
+
   // Called when the message has arrived but the task will not run, because the series was
   // cancelled.
   virtual void message_unused(void * /*msg*/) {}
 
-  SubTask *task_;  // null only if a coroutine waits
+  SubTask *task_ = nullptr;  // null only if a coroutine waits
 
  private:
   friend class workflow::CoAccess;

@@ -29,13 +29,21 @@ class TaskRegistration final : public CancelRegistration {
   void on_cancel(int reason) override { task->on_cancel(reason); }
 };
 
+// Stands for the tasks of a series that was cancelled before it began. It is a part of the series,
+// so that even without memory the callback runs on a thread that runs callbacks.
+class DroppedTasks final : public SubTask {
+  void dispatch() override { subtask_done(); }
+  SubTask *done() override;
+};
+
 }  // namespace workflow
 
 using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
 // Creates series and parallels. Callbacks may be null. Tasks and series must not be null, except
-// `last`, and must not be started nor be in a series or a parallel.
+// `last`, and must not be started nor be in a series or a parallel. When a function throws
+// std::bad_alloc, they still belong to the caller.
 class Workflow {
  public:
   // Creates a series that begins with `first`. It is not started: start it, add it to a parallel,
@@ -160,6 +168,7 @@ class SeriesWork {
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   workflow::SeriesQueue queue_;
+  workflow::DroppedTasks dropped_;
 };
 
 // The series of a task, or null if the task has not joined one yet. `task` must not be null. For a
@@ -185,12 +194,13 @@ class ParallelWork : public ParallelTask {
  public:
   void start() {
     assert(!series_of(this));
-    Workflow::start_series_work(this, nullptr);
+    start_alone();
   }
   // Deletes a parallel that was not started, recursively and without callbacks.
   void dismiss();
 
-  // Only before the start. The series must not be started and not be in another parallel.
+  // Only before the start. The series must not be started and not be in another parallel. When this
+  // throws std::bad_alloc, the series still belongs to the caller.
   void add_series(SeriesWork *series);
 
   void dispatch() override;

@@ -57,10 +57,10 @@ WFGraphTask::~WFGraphTask() {
 }
 
 WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
-  void* memory = memory_.allocate(sizeof(WFGraphNode), alignof(WFGraphNode));
-  WFGraphNode* node = new (memory) WFGraphNode(this, nodes_.size(), task);
-  nodes_.push_back(node);
-  return *node;
+  void* const memory = memory_.allocate(sizeof(WFGraphNode), alignof(WFGraphNode));
+  const size_t index = nodes_.size();
+  nodes_.push_back(static_cast<WFGraphNode*>(memory));
+  return *new (memory) WFGraphNode(this, index, task);  // nothing fails any more
 }
 
 // Removes the nodes that depend on no other, again and again. The nodes that are left are in

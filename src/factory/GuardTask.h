@@ -27,10 +27,13 @@ struct GuardPlace final : NamedNode {
 //    guard that was aborted or cancelled refuses the message, and its place is unlinked.
 class GuardTask final : public WFConditional {
  public:
+  // If this throws std::bad_alloc, the task still belongs to the caller.
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)
-      : WFConditional(task, msgbuf),
+      : WFConditional(nullptr, msgbuf),
         resource_(resource),
-        place_(std::make_unique<GuardPlace>(this)) {}
+        place_(std::make_unique<GuardPlace>(this)) {
+    own(task);
+  }
 
   // Has no effect: a guard gets its message only from the release before it.
   void signal(void* /*message*/) override {}

@@ -88,7 +88,11 @@ class NamedMailboxTask final : public NamedMessageTask<WFMailboxTask> {
 
 class NamedConditional final : public NamedMessageTask<WFConditional> {
  public:
-  using NamedMessageTask::NamedMessageTask;
+  // If this throws std::bad_alloc, the task still belongs to the caller.
+  NamedConditional(std::string_view name, SubTask* task, void** msgbuf)
+      : NamedMessageTask(name, nullptr, msgbuf) {
+    own(task);
+  }
   void signal(void* message) override { send_directly(message); }
 };
 

@@ -155,7 +155,7 @@ WFConditional* WFTaskFactory::create_conditional(const std::string& name, SubTas
 }
 
 WFConditional* WFTaskFactory::create_conditional(const std::string& name, SubTask* task) {
-  return new NamedConditional(name, task);
+  return new NamedConditional(name, task, nullptr);
 }
 
 int WFTaskFactory::signal_by_name(const std::string& name, void* msg) {

@@ -6,6 +6,10 @@
 using workflow::DeadlineScope;
 using workflow::SeriesScope;
 
+SubTask* workflow::DroppedTasks::done() {
+  return joined_series()->pop();  // the series, and this in it, may be gone now
+}
+
 SeriesWork* Workflow::create_series_work(SubTask* first, series_callback_t callback) {
   return new SeriesWork(first, std::move(callback));
 }
@@ -66,8 +70,8 @@ void SeriesWork::dismiss() {
 SubTask* SeriesWork::begin() {
   if (is_canceled()) {
     drop_tasks();
-    first_ = new WFGenericTask;
-    first_->set_pointer(this);
+    dropped_.set_pointer(this);
+    return &dropped_;
   }
   return take_first();
 }
@@ -172,8 +176,8 @@ ParallelWork::ParallelWork(SeriesWork* const all_series[], size_t n,
 }
 
 void ParallelWork::add_series(SeriesWork* series) {
-  adopt_series(series);
   series_.push_back(series);
+  adopt_series(series);  // nothing fails any more
 }
 
 void ParallelWork::dispatch() {

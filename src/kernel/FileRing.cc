@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "kernel/ThreadContext.h"
@@ -79,8 +80,14 @@ bool to_be_done_again(int result) {
 
 std::unique_ptr<FileRing> FileRing::create(HandlerPool& handlers, FileThreads& threads,
                                            int most_in_flight) {
-  std::unique_ptr<FileRing> ring(new FileRing(handlers, threads));
-  if (const int error = ring->open(most_in_flight)) {
+  std::unique_ptr<FileRing> ring;
+  int error = ENOMEM;
+  try {
+    ring.reset(new FileRing(handlers, threads));
+    error = ring->open(most_in_flight);
+  } catch (const std::bad_alloc&) {
+  }
+  if (error != 0) {
     ring.reset();
     errno = error;
   }

@@ -165,7 +165,7 @@ MemoryTimers::Timer& MemoryTimers::add(const StoredSpec& spec, int64_t due_us) {
 void MemoryTimers::wait_until(Timer& timer, int64_t wake_us) {
   dequeue(timer);
   if (timer.state == State::kFailed) {
-    --failed_;
+    failed_.erase(&timer);
   }
   timer.state = State::kWaiting;
   timer.wake_us = wake_us;
@@ -206,7 +206,7 @@ void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs)
   ended_.remember({timer.name, timer.number, timer.attempts, WFStoreOutcome::kFailed, now_us_});
   dequeue(timer);
   timer.state = State::kFailed;
-  ++failed_;
+  failed_.insert(&timer);
   timer.marked = false;
   timer.owner = nullptr;
   Timer::set(timer.reason, request.reason);
@@ -231,7 +231,7 @@ void MemoryTimers::erase(Timer& timer) {
 void MemoryTimers::remove(Timer& timer) {
   dequeue(timer);
   if (timer.state == State::kFailed) {
-    --failed_;
+    failed_.erase(&timer);
   }
   if (timer.blocked_by != 0) {
     at(timer.blocked_by).blocks = 0;
@@ -467,26 +467,24 @@ void MemoryTimers::carry_out(CountRequest& request) const {
 }
 
 void MemoryTimers::carry_out(ListRequest& request) const {
+  const Names& names = request.failed_only ? failed_ : names_;
   const bool from_prefix = request.prefix > request.after_name;
-  auto next = from_prefix ? names_.lower_bound(Key(request.prefix, 0))
-                          : names_.upper_bound(Key(request.after_name, request.after_timer));
-  for (; next != names_.end() && (*next)->name.starts_with(request.prefix); ++next) {
-    const Timer& timer = **next;
-    if (request.failed_only && timer.state != State::kFailed) continue;
+  auto next = from_prefix ? names.lower_bound(Key(request.prefix, 0))
+                          : names.upper_bound(Key(request.after_name, request.after_timer));
+  for (; next != names.end() && (*next)->name.starts_with(request.prefix); ++next) {
     if (request.is_full()) {
       request.more = true;
       return;
     }
-    request.add(info(timer));
+    request.add(info(**next));
   }
 }
 
 void MemoryTimers::carry_out(FailedRequest& request) {
-  auto next = names_.lower_bound(Key(request.name, 0));
-  while (next != names_.end() && (*next)->name == request.name) {
+  auto next = failed_.lower_bound(Key(request.name, 0));
+  while (next != failed_.end() && (*next)->name == request.name) {
     Timer& timer = **next;
     ++next;
-    if (timer.state != State::kFailed) continue;
     ++request.count;
     if (request.remove) {
       erase(timer);
@@ -500,7 +498,7 @@ void MemoryTimers::carry_out(FailedRequest& request) {
 
 void MemoryTimers::carry_out(LookRequest& request) {
   request.stored = timers_.size();
-  request.failed_timers = failed_;
+  request.failed_timers = failed_.size();
   request.leased = leased_;
   for (const auto& [end_us, count] : lease_ends_) {
     if (end_us > now_us_) break;
@@ -611,7 +609,7 @@ bool MemoryTimers::restore(const Counters& counters, uint64_t over_fence, int64_
       if (by == timers_.end() || by->second.blocks != 0) return false;
       by->second.blocks = number;
     } else {
-      ++failed_;
+      failed_.insert(&timer);
     }
     names_.insert(&timer);
   }

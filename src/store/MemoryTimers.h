@@ -22,8 +22,8 @@ namespace workflow {
 // The timers of a store in memory, by the rules 3 to 11 and 13 of StoreBackend.
 //
 // Not thread-safe. Pure: the caller says what time it is. A request costs O(log n) for each timer
-// that it finds, except that a count walks over what it counts, and a look over what has become due
-// since the last one.
+// that it finds, except that a count walks over what it counts, a look over what has become due
+// since the last one, and a call by name over the timers of that name that have failed.
 //
 // A claim ends marked timers before it takes any. So it can take a timer that one of them has
 // blocked (rules 7 and 10).
@@ -41,7 +41,7 @@ namespace workflow {
 // 2. `a.blocks` is b if and only if `b.blocked_by` is a; then b is blocked, and a waits or is
 //    leased. Both have the same name.
 // 3. Only leased timers are marked.
-// 4. `failed_` is the number of timers that have failed.
+// 4. `failed_` has the timers that have failed.
 // 5. `lease_ends_` has the number of leased timers by the ends of their leases, and `leased_` the
 //    number of all of them.
 // 6. A timer of which the journal does not know everything has its number in `changed_`.
@@ -172,6 +172,7 @@ class MemoryTimers {
   std::set<std::string, std::less<>> owners_;  // of leases that were given
   std::unordered_map<uint64_t, Timer> timers_;
   Names names_;
+  Names failed_;
   std::vector<uint64_t> changed_;
   std::set<std::pair<int64_t, uint64_t>> marked_;  // the ends of their leases, and their numbers
   MemoryEnded ended_;
@@ -179,7 +180,6 @@ class MemoryTimers {
   int64_t now_us_ = 0;
   uint64_t last_number_ = 0;
   uint64_t last_fence_ = 0;
-  uint64_t failed_ = 0;
   std::map<int64_t, size_t> lease_ends_;
   uint64_t leased_ = 0;
 };

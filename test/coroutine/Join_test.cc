@@ -103,6 +103,35 @@ TEST(CoroutineJoin, WithinEndsWhatTakesTooLong) {
   wf::wait(run);
 }
 
+TEST(CoroutineJoin, WithinSaysThatACoroutineWhichReturnsAnOutcomeIsLate) {
+  const WFEnd success = {WFT_STATE_SUCCESS, 0};
+  const WFEnd failure = {WFT_STATE_TASK_ERROR, 7};
+  const WFEnd timed_out = {WFT_STATE_SYS_ERROR, ETIMEDOUT};
+  const auto end_as = [](std::chrono::nanoseconds doze, WFEnd end) -> WFCo<WFEnd> {
+    (void)co_await wf::sleep(doze);
+    co_return end;
+  };
+  const auto value_as = [](std::chrono::nanoseconds doze, WFEnd end) -> WFCo<WFEnded<int>> {
+    (void)co_await wf::sleep(doze);
+    co_return WFEnded<int>{end, 5};
+  };
+  const auto run = [&]() -> WFCo<> {
+    for (const WFEnd& end : {success, failure}) {
+      const auto ended = co_await wf::within(kNever, end_as(0ns, end));
+      EXPECT_EQ(ended, end);
+      const auto late = co_await wf::within(1ms, end_as(kNever, end));
+      EXPECT_EQ(late, timed_out);
+      const auto five = co_await wf::within(kNever, value_as(0ns, end));
+      EXPECT_EQ(static_cast<const WFEnd&>(five), end);
+      EXPECT_EQ(five.value, 5);
+      const auto late_five = co_await wf::within(1ms, value_as(kNever, end));
+      EXPECT_EQ(static_cast<const WFEnd&>(late_five), timed_out);
+      EXPECT_EQ(late_five.value, 5);
+    }
+  };
+  wf::wait(run);
+}
+
 TEST(CoroutineJoin, EachGivesResultsInOrderAndKeepsTheLimit) {
   std::atomic<int> running{0};
   std::atomic<int> most{0};

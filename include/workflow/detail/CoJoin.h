@@ -297,7 +297,7 @@ template <class T>
 using CoEnded = typename CoEndedOf<T>::type;
 
 template <class T>
-CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
+CoEnded<T> co_ended(CoSlot<T> &slot) {
   if constexpr (std::is_same_v<CoEnded<T>, T>) {
     if (slot.value) return *std::move(slot.value);
   }
@@ -307,7 +307,7 @@ CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
     if constexpr (std::is_same_v<WFEnd, T>) {
       if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
     } else if constexpr (!std::is_same_v<CoEnded<T>, T>) {
-      if (slot.value) static_cast<WFEnd &>(ended) = end;
+      if (slot.value) static_cast<WFEnd &>(ended) = WFEnd{WFT_STATE_SUCCESS, 0};
       if constexpr (!std::is_void_v<T>) {
         if (slot.value) ended.value.emplace(*std::move(slot.value));
       }
@@ -322,12 +322,8 @@ WFCo<std::tuple<CoEnded<T>...>> co_all_ended(std::tuple<CoUnstarted<T>...> child
   CoNewGroup group(co_no_limit());
   co_add(group, children, slots, CoPolicy::kEnded, std::index_sequence_for<T...>());
   static_cast<void>(co_await group.release());
-  const WFEnd success = {WFT_STATE_SUCCESS, 0};
   co_return std::apply(
-      [&success](CoSlot<T> &...slot) {
-        return std::tuple<CoEnded<T>...>(co_ended<T>(slot, success)...);
-      },
-      slots);
+      [](CoSlot<T> &...slot) { return std::tuple<CoEnded<T>...>(co_ended<T>(slot)...); }, slots);
 }
 
 }  // namespace workflow
@@ -377,16 +373,28 @@ WFCo<WFFirst<CoStored<T>...>> co_any(std::tuple<CoUnstarted<T>...> children) {
   co_return co_first_from<WFFirst<CoStored<T>...>, 0>(slots, ended.value->first);
 }
 
-template <class T>
+// Whether wf::within() says of the work W, whose result is a T, that it has ended too late. What
+// waits itself, and not in a coroutine, knows how it has ended.
+template <class W, class T>
+inline constexpr bool kCoMayBeLate = !std::is_same_v<CoEnded<T>, T> && !std::is_same_v<WFEnd, T>;
+template <class R, class T>
+inline constexpr bool kCoMayBeLate<WFCo<R>, T> = !kCoIsGranted<T> || !std::is_same_v<CoEnded<T>, T>;
+
+template <class W, class T>
 WFCo<CoEnded<T>> co_within(Duration limit, CoUnstarted<T> child) {
   CoSlot<T> slot;
   CoNewGroup group(limit);
   group->add(new CoChildBranch<T>(std::move(child), &slot, CoPolicy::kAll, 0));
   const auto ended = co_await group.release();
   co_rethrow(*ended.value);
-  const int reason = ended.value->reason;
-  const WFEnd end = {reason != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_SUCCESS, reason};
-  co_return co_ended<T>(slot, end);
+  CoEnded<T> outcome = co_ended<T>(slot);
+  if constexpr (kCoMayBeLate<W, T>) {
+    const int reason = ended.value->reason;
+    if (slot.value && reason != 0) {
+      static_cast<WFEnd &>(outcome) = WFEnd{WFT_STATE_SYS_ERROR, reason};
+    }
+  }
+  co_return outcome;
 }
 
 // Runs the body of a scope as a coroutine, even if it is a plain function.

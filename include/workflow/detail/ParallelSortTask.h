@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -17,6 +19,7 @@ namespace workflow {
 // Sorts a range in rounds of go tasks that run side by side. In the first round each task sorts a
 // piece; in each later round each task merges two neighbours. A round begins when the previous one
 // has ended completely, so the stack does not grow with the rounds. An aborted round ends the task.
+// Where there is no memory for a round, the task sorts the whole range itself.
 //
 // Between dispatch() and its end the task waits in no queue. Between the rounds only the callback
 // of the round's parallel uses it.
@@ -63,17 +66,42 @@ class ParallelSortTask final : public TASK {
     return this->input_.first + size() / pieces_ * piece + std::min(piece, size() % pieces_);
   }
 
+  struct Dismiss {
+    template <class WORK>
+    void operator()(WORK *work) const {
+      work->dismiss();
+    }
+  };
+  template <class WORK>
+  using Unstarted = std::unique_ptr<WORK, Dismiss>;
+
   void begin_round() {
-    ParallelWork *round =
-        Workflow::create_parallel_work([this](const ParallelWork *) { end_round(); });
+    SeriesWork *round = nullptr;
+    try {
+      round = create_round();
+    } catch (const std::bad_alloc &) {
+      TASK::dispatch();
+      return;
+    }
+    this->share_scope(round);
+    round->start();
+  }
+
+  SeriesWork *create_round() {
+    Unstarted<ParallelWork> steps(
+        Workflow::create_parallel_work([this](const ParallelWork *) { end_round(); }));
     for (size_t i = 0; i < pieces_; i += std::max<size_t>(2 * sorted_, 1)) {
       if (sorted_ == 0 || i + sorted_ < pieces_) {
-        round->add_series(Workflow::create_series_work(step(i), nullptr));
+        Unstarted<WFGoTask> task(step(i));
+        Unstarted<SeriesWork> series(Workflow::create_series_work(task.get(), nullptr));
+        static_cast<void>(task.release());
+        steps->add_series(series.get());
+        static_cast<void>(series.release());
       }
     }
-    SeriesWork *const inside = Workflow::create_series_work(round, nullptr);
-    this->share_scope(inside);
-    inside->start();
+    SeriesWork *const round = Workflow::create_series_work(steps.get(), nullptr);
+    static_cast<void>(steps.release());
+    return round;
   }
 
   // The function of a step may outlive this task, for instance after a deadline, so it captures
