@@ -135,7 +135,7 @@ class HttpMessage : public ProtocolMessage {
   // Returns how many bytes of the body have arrived so far, chunk framing included.
   size_t get_received_body_size() const;
   // Returns the status with which to refuse the request after append() has returned -1: 400, 413,
-  // 414, 417, 431, 501 or 505, or 500 if memory ran out. Returns 0 if there was no error.
+  // 414, 417, 421, 431, 501 or 505, or 500 if memory ran out. Returns 0 if there was no error.
   int refusal_status() const;
   HttpContent *content() const { return content_.get(); }
 
@@ -199,7 +199,8 @@ class HttpRequest : public HttpMessage {
   HttpRequest &operator=(HttpRequest &&) noexcept = default;
 
  protected:
-  // Answers "Expect: 100-continue" by feedback() if no byte of the body has arrived.
+  // Refuses a request for a host that the channel does not serve. Answers "Expect: 100-continue" by
+  // feedback() if no byte of the body has arrived.
   int header_completed(size_t rest) override;
 
  private:

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include <string_view>
 #include <utility>
 
 namespace protocol {
@@ -20,6 +21,10 @@ class MessageChannel {
 
   // The message begins anew, so its receive time limit starts again. Does nothing by default.
   virtual void restart_receive() {}
+
+  // Whether a request for a host may come on this connection. `authority` is the host, perhaps with
+  // a port, as the request has it. By default every request may.
+  virtual bool serves(std::string_view /*authority*/) { return true; }
 
  protected:
   ~MessageChannel() = default;

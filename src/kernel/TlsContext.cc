@@ -55,6 +55,17 @@ int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+char to_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+std::string_view without_last_dot(std::string_view name) {
+  if (name.size() > 1 && name.back() == '.') {
+    name.remove_suffix(1);
+  }
+  return name;
+}
+
 // Does what OpenSSL does without a callback for the verification of a certificate: the store's own
 // callback decides, if there is one.
 int ask_store(int verdict, X509_STORE_CTX* chain) {
@@ -113,6 +124,19 @@ void restrict_alpn(SSL_CTX* context, const char* names) {
   SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(names));
 }
 
+size_t canonical_host(std::string_view name, char* out) {
+  name = without_last_dot(name);
+  std::transform(name.begin(), name.end(), out, to_lower);
+  return name.size();
+}
+
+bool is_same_host(std::string_view a, std::string_view b) {
+  a = without_last_dot(a);
+  b = without_last_dot(b);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return to_lower(x) == to_lower(y); });
+}
+
 bool requested_host(SSL* ssl, HostName* name) {
   const unsigned char* list = nullptr;
   size_t size = 0;
@@ -124,10 +148,10 @@ bool requested_host(SSL* ssl, HostName* name) {
       number_at(3) != size - kBeforeName) {
     return false;
   }
-  const unsigned char* const begin = list + kBeforeName;
-  const unsigned char* const end = list + size;
-  if (size - kBeforeName >= name->size() || std::find(begin, end, '\0') != end) return false;
-  *std::copy(begin, end, name->begin()) = '\0';
+  const std::string_view asked(reinterpret_cast<const char*>(list) + kBeforeName,
+                               size - kBeforeName);
+  if (asked.size() >= name->size() || asked.find('\0') != std::string_view::npos) return false;
+  (*name)[canonical_host(asked, name->data())] = '\0';
   return true;
 }
 

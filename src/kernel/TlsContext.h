@@ -3,7 +3,9 @@
 #include <openssl/ssl.h>
 
 #include <array>
+#include <cstddef>
 #include <memory>
+#include <string_view>
 
 namespace workflow {
 
@@ -30,13 +32,21 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
 // A client that offers only other protocols is refused. `names` must live as long as the context.
 void restrict_alpn(SSL_CTX* context, const char* names);
 
+// Names of hosts are compared in lower case, and without the dot at the end of a fully qualified
+// name.
+//
+// Writes a name in that form. `out` has room for name.size() characters. Returns how many were
+// written.
+size_t canonical_host(std::string_view name, char* out);
+bool is_same_host(std::string_view a, std::string_view b);
+
 // The next two functions are for the callback of SSL_CTX_set_client_hello_cb(3), which runs before
 // OpenSSL looks for a session to resume and agrees on a version.
 
 using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
-// Copies the host name that the client asks for (SNI, RFC 6066, 3). Returns false if it asks for
-// none. A malformed one counts as none: OpenSSL refuses it later, or goes on with the first
-// context.
+// Copies the host name that the client asks for (SNI, RFC 6066, 3), as canonical_host() does.
+// Returns false if it asks for none. A malformed one counts as none: OpenSSL refuses it later, or
+// goes on with the first context.
 bool requested_host(SSL* ssl, HostName* name);
 
 // Makes the handshake go on with another context: its certificates, its demands on the client's

@@ -156,6 +156,21 @@ bool is_host_value(std::string_view value) {
   return host == value.size() || is_digits(value.substr(host + 1));
 }
 
+std::string_view authority_of(std::string_view target) {
+  constexpr std::string_view kBeforeAuthority = "://";
+  if (target[0] == '/' || target == "*") return {};
+  const size_t scheme = target.find(kBeforeAuthority);
+  if (scheme == std::string_view::npos) return target;  // that of CONNECT
+  target.remove_prefix(scheme + kBeforeAuthority.size());
+  target = target.substr(0, target.find_first_of("/?"));
+  return target.substr(target.rfind('@') + 1);  // npos + 1 is 0
+}
+
+std::string_view host_of(std::string_view authority) {
+  const size_t length = host_length(authority);
+  return length == std::string_view::npos ? std::string_view() : authority.substr(0, length);
+}
+
 bool is_http_version(std::string_view version) {
   return version.size() == 8 && version.substr(0, 5) == "HTTP/" && is_digit(version[5]) &&
          version[6] == '.' && is_digit(version[7]);

@@ -28,6 +28,14 @@ bool is_acceptable_target(std::string_view method, std::string_view target);
 // uri-host [":" port], or empty (RFC 9110, 7.2).
 bool is_host_value(std::string_view value);
 
+// The authority in a request target that is_acceptable_target() accepts, without user information.
+// Empty if the target has none: it is in origin-form or an asterisk.
+std::string_view authority_of(std::string_view target);
+
+// The host in an authority, or in the value of a Host field: without the port, and an IPv6 address
+// in its brackets. Empty if there is none.
+std::string_view host_of(std::string_view authority);
+
 // "HTTP/" DIGIT "." DIGIT.
 bool is_http_version(std::string_view version);
 

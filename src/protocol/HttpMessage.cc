@@ -62,6 +62,15 @@ bool has_field(const HttpContent* content, std::string_view name) {
   return content != nullptr && content->has_field(name);
 }
 
+// Whether the channel serves each host that the request names. If the target names one, that
+// counts, and not the field (RFC 9112, 3.2.2). But a program may look at the field only.
+bool is_served(const HttpContent& content, MessageChannel* channel) {
+  const std::string_view authority = authority_of(content.start[HttpContent::kSecond]);
+  if (!authority.empty() && !channel->serves(authority)) return false;
+  const size_t host = content.fields.find("Host");
+  return host == HttpFields::kNotFound || channel->serves(content.fields[host].value_view());
+}
+
 }  // namespace
 
 void HttpMessage::ContentDeleter::operator()(HttpContent* content) const {
@@ -258,6 +267,7 @@ int HttpMessage::header_completed(size_t) {
 
 int HttpRequest::header_completed(size_t rest) {
   static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+  if (get_channel() != nullptr && !is_served(*content(), get_channel())) return 421;
   // An HTTP/1.0 client knows no Expect (RFC 9110, 10.1.1).
   if (content()->start[HttpContent::kVersion] == "HTTP/1.0") return 0;
   switch (expectation_of(content()->fields)) {

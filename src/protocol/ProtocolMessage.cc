@@ -13,6 +13,10 @@ class Relay final : public MessageChannel {
   explicit Relay(ProtocolMessage* wrapper) : wrapper_(wrapper) {}
   int write_now(const void* buf, size_t size) override { return wrapper_->feedback(buf, size); }
   void restart_receive() override { wrapper_->renew(); }
+  bool serves(std::string_view authority) override {
+    MessageChannel* const channel = wrapper_->get_channel();
+    return channel == nullptr || channel->serves(authority);
+  }
 
  private:
   ProtocolMessage* const wrapper_;

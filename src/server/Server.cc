@@ -125,6 +125,13 @@ void Server::accept(UniqueFd fd) {
   }
 }
 
+bool Server::may_serve(std::string_view host, const SSL_CTX* context) {
+  std::string name(host.size(), '\0');
+  name.resize(canonical_host(host, name.data()));
+  const SSL_CTX* const own = interface_.get_server_ssl_ctx(name.c_str());
+  return !own || own == context || (SSL_CTX_get_verify_mode(own) & SSL_VERIFY_PEER) == 0;
+}
+
 bool Server::enter(ServerConnection* connection) {
   MutexLock lock(mutex_);
   open_.add(connection);

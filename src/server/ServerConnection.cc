@@ -8,6 +8,7 @@
 
 #include "factory/TaskContext.h"
 #include "kernel/LingeringSocket.h"
+#include "protocol/HttpGrammar.h"
 #include "server/ReplyStream.h"
 #include "workflow/WFServer.h"
 
@@ -205,6 +206,19 @@ void ServerConnection::begin_request() {
   // The time limit of the first header begins with the connection.
   const int64_t header_began_ns = exchanges_ == 0 ? std::min(waited_since_ns, now) : now;
   reader_.begin(exchange, this, host_.params(), header_began_ns, now);
+}
+
+bool ServerConnection::serves(std::string_view authority) {
+  if (!host_.tls_context()) return true;
+  const std::string_view name = protocol::host_of(authority);
+  if (name.empty()) return true;
+  const SSL_CTX* context = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (stream_.tls()->was_asked_for(name)) return true;
+    context = SSL_get_SSL_CTX(stream_.tls()->ssl());
+  }
+  return host_.may_serve(name, context);
 }
 
 void ServerConnection::begin_exchange(RunnableList& finished) {

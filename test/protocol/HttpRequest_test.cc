@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "Append.h"
@@ -24,7 +25,13 @@ class RecordingChannel : public protocol::MessageChannel {
     return static_cast<int>(size);
   }
   void restart_receive() override { ++restarts; }
+  bool serves(std::string_view authority) override {
+    asked.emplace_back(authority);
+    return authority != refused;
+  }
 
+  std::vector<std::string> asked;  // which hosts are served
+  std::string refused;
   std::string written;
   int writes = 0;
   int restarts = 0;
@@ -210,6 +217,57 @@ TEST(HttpRequest, ContinueAmongOtherExpectationsIs417) {
   HttpRequest request;
   EXPECT_EQ(append(request, with_field("Expect: 100-continue\r\nExpect: x")), -1);
   EXPECT_EQ(request.refusal_status(), 417);
+}
+
+TEST(HttpRequest, TheChannelIsAskedWhetherItServesTheHosts) {
+  using Hosts = std::vector<std::string>;
+  const struct {
+    std::string head;
+    Hosts asked;
+  } cases[] = {
+      {"GET / HTTP/1.1\r\nX: y\r\nhost: f:1\r\n\r\n", {"f:1"}},
+      {"GET / HTTP/1.1\r\nHost:\r\n\r\n", {""}},
+      {"GET / HTTP/1.0\r\n\r\n", {}},
+      {"OPTIONS * HTTP/1.1\r\nHost: f\r\n\r\n", {"f"}},
+      {"GET /://t HTTP/1.1\r\nHost: f\r\n\r\n", {"f"}},
+      {"GET http://t HTTP/1.1\r\nHost: f\r\n\r\n", {"t", "f"}},
+      {"GET https://u:p@t:1/@a HTTP/1.1\r\nHost: f\r\n\r\n", {"t:1", "f"}},
+      {"GET http://t?://@a HTTP/1.1\r\nHost: f\r\n\r\n", {"t", "f"}},
+      {"GET http://[::1]:1/ HTTP/1.0\r\n\r\n", {"[::1]:1"}},
+      {"CONNECT t:1 HTTP/1.1\r\nHost: f\r\n\r\n", {"t:1", "f"}},
+  };
+  for (const auto& each : cases) {
+    RecordingChannel channel;
+    channel.refused = "none";
+    HttpRequest request;
+    request.set_channel(&channel);
+    EXPECT_EQ(append(request, each.head), 1) << each.head;
+    EXPECT_EQ(channel.asked, each.asked) << each.head;
+  }
+}
+
+TEST(HttpRequest, ARequestForAHostThatIsNotServedIs421) {
+  const std::string head = "POST http://t/ HTTP/1.1\r\nHost: f\r\nContent-Length: 1\r\n";
+  for (const char* refused : {"t", "f"}) {
+    for (const char* expectation : {"", "Expect: 100-continue\r\n", "Expect: else\r\n"}) {
+      RecordingChannel channel;
+      channel.refused = refused;
+      HttpRequest request;
+      request.set_channel(&channel);
+      EXPECT_EQ(append(request, head + expectation + "\r\n"), -1);
+      EXPECT_EQ(request.refusal_status(), 421);
+      EXPECT_EQ(channel.writes, 0);
+    }
+  }
+  // A wrapper passes the question on.
+  RecordingChannel channel;
+  channel.refused = "f";
+  HttpRequest request;
+  protocol::ProtocolWrapper wrapper(&request);
+  EXPECT_EQ(append(wrapper, head), 0);
+  wrapper.set_channel(&channel);
+  EXPECT_EQ(append(wrapper, "\r\n"), -1);
+  EXPECT_EQ(request.refusal_status(), 421);
 }
 
 TEST(HttpRequest, ALargeBodyArrivesUnchanged) {

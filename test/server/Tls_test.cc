@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "NamedHosts.h"
 #include "support/Certificates.h"
 #include "support/Loopback.h"
 #include "support/TestServer.h"
@@ -375,41 +375,6 @@ TEST_F(Tls, NobodyIsAskedForThePasswordOfAKey) {
   EXPECT_EQ(::read(STDIN_FILENO, unread, sizeof unread), 7);
 }
 
-// Two hosts with a context each, chosen by the name that the client asks for. The server is started
-// with that of a.test.
-class NamedHosts final : public WFHttpServer {
- public:
-  using Settings = std::function<void(SSL_CTX*)>;
-
-  explicit NamedHosts(Settings of_a = nullptr, Settings of_b = nullptr)
-      : WFHttpServer(echo), of_a_(std::move(of_a)), of_b_(std::move(of_b)) {}
-  ~NamedHosts() override {
-    stop();
-    SSL_CTX_free(b_);
-  }
-  bool start_with(const Certificate& a, const Certificate& b) {
-    b_ = WFHttpServer::new_ssl_ctx(b.cert_file.c_str(), b.key_file.c_str());
-    if (b_ && of_b_) of_b_(b_);
-    return b_ && start("127.0.0.1", 0, a.cert_file.c_str(), a.key_file.c_str()) == 0;
-  }
-
- protected:
-  SSL_CTX* new_ssl_ctx(const char* cert_file, const char* key_file) override {
-    SSL_CTX* const a = WFHttpServer::new_ssl_ctx(cert_file, key_file);
-    if (a && of_a_) of_a_(a);
-    return a;
-  }
-  SSL_CTX* get_server_ssl_ctx(const char* name) override {
-    if (std::string(name) == "b.test") return b_;
-    return std::string(name) == "a.test" ? WFHttpServer::get_server_ssl_ctx(name) : nullptr;
-  }
-
- private:
-  const Settings of_a_;
-  const Settings of_b_;
-  SSL_CTX* b_ = nullptr;
-};
-
 TEST_F(Tls, TheNameAskedForChoosesTheCertificate) {
   NamedHosts server;
   ASSERT_TRUE(server.start_with(certificate_, authority_.issue({"DNS:b.test"})));
@@ -426,41 +391,13 @@ TEST_F(Tls, TheNameAskedForChoosesTheCertificate) {
   EXPECT_EQ(b.alpn(), "http/1.1");
 }
 
-class TlsHosts : public Tls {
+class TlsHosts : public NamedHostsTest {
  protected:
-  using Settings = NamedHosts::Settings;
-
-  void serve_hosts(const Settings& of_a, const Settings& of_b) {
-    hosts_.emplace(of_a, of_b);
-    ASSERT_TRUE(hosts_->start_with(certificate_, certificate_b_));
-  }
-  TlsClient connect(TlsClient::Options options) {
-    options.ca_file = authority_.file();
-    return TlsClient(test_support::port_of(*hosts_), options);
-  }
-  static bool is_served(TlsClient client) {
-    return client.send(get("/")) && client.body() == "GET / ";
-  }
-  // Over 1.3 the client learns of it only after its part of the handshake. Sends nothing, which
-  // could meet a connection that is closed.
-  static bool is_refused(TlsClient client) {
-    return !client.connected() || (client.read(1).empty() && client.error() != 0);
-  }
-
-  // Only clients with a certificate of the authority are let in.
-  const Settings authorised_ = [this](SSL_CTX* context) {
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-    ASSERT_EQ(SSL_CTX_load_verify_file(context, authority_.file().c_str()), 1);
-    SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(authority_.file().c_str()));
-  };
   // Nobody is let in, because there is no list of revoked certificates.
   const Settings unrevoked_ = [this](SSL_CTX* context) {
     authorised_(context);
     X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_CRL_CHECK);
   };
-  const Certificate certificate_b_ = authority_.issue({"DNS:b.test"});
-  const Certificate of_client_ = authority_.issue({"DNS:client.test"});
-  std::optional<NamedHosts> hosts_;
 };
 
 TEST_F(TlsHosts, ASessionMadeWithOneHostDoesNotOpenAnother) {
