@@ -73,7 +73,7 @@ class SubTask : public workflow::Runnable {
 
   // What follows a task that does not end with delete_and_next(): take the place first, then give
   // up the task, and return place.next() from done(). leave_place() is for a task that outlives its
-  // series.
+  // series. Not for tasks that come back.
   class Place {
    public:
     // Returns the next task of the series, or null.
@@ -104,11 +104,16 @@ class SubTask : public workflow::Runnable {
   // next.
   SubTask *delete_and_continue_with(SubTask *task);
   // How done() ends for a task that comes back: pushes `task`, which is new, to the front of the
-  // series, and this task behind it. Returns the next task of the series. A coroutine sets `lends`:
+  // series, and this task behind it. Returns the next task of the series. A coroutine `lends`:
   // borrows() is then true for the tasks that run before this task comes back. When this task has
   // come back, its done() calls came_back() first.
   SubTask *come_back_after(SubTask *task, bool lends = false);
   void came_back();
+
+  // A kind of task that calls come_back_after() overrides this, and says whether it lends. Constant
+  // for a task. Any thread may call it.
+  enum class ComesBack { kNo, kYes, kLends };
+  virtual ComesBack comes_back() const { return ComesBack::kNo; }
 
   // Whether a coroutine waits behind this task in its series, or in that of something that contains
   // the task. If so, a function of the task may be using the coroutine's variables, so the series
@@ -176,7 +181,10 @@ class SubTask : public workflow::Runnable {
   static constexpr uintptr_t kBorrows = 4;
   static constexpr uintptr_t kMarks = kMark | kWaited | kBorrows;
 
+  class StandIn;
   void *own_series() const;
+  // What follows a task that had this value of owner_.
+  static SubTask *next_at(uintptr_t owner);
   static void run_chain(SubTask *finished);
   static void follow(workflow::TaskContext &context, SubTask *finished);
   static bool dispatch_one(workflow::TaskContext &context, SubTask *task);
@@ -191,17 +199,16 @@ class SubTask : public workflow::Runnable {
   // One of
   //   0                      the task has not joined a series
   //   a series               the owning series
-  //   kAlone                 the task runs alone, and nobody has asked for its series yet
-  //   a task, plus kWaited   the same, and the other task comes back after this one: it would stand
-  //                          in the series if there were one
+  //   kAlone                 the task was started alone, and nobody has asked for its series yet
+  //   a task, plus kWaited   the other task was started alone and comes back after this one. The
+  //                          series, if there is one, is that of the other task
   //   a series, plus kMark   the task is bare: a ParallelTask was given it without a series, or it
   //                          follows such a task. The series was made for its branch, but done() of
   //                          the task need not know that
   // With kWaited, kBorrows says that the other task is a coroutine. Elsewhere the series knows.
   //
   // Loads acquire and changes release, because own_series() may publish a series here on any
-  // thread. All other changes are made by the one thread that has the task. The only relaxed one is
-  // followed by a release store of the same thread.
+  // thread, if it finds kAlone. All other changes are made by the one thread that has the task.
   mutable std::atomic<uintptr_t> owner_{0};
 };
 

@@ -39,6 +39,7 @@ class WFRepeaterTask : public workflow::TaskWithCallback<WFRepeaterTask, WFGener
 
   SubTask *done() override;
   void drop_unstarted() override;
+  ComesBack comes_back() const override { return ComesBack::kYes; }
 
   std::function<SubTask *(WFRepeaterTask *)> create_;
 

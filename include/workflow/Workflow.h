@@ -155,6 +155,8 @@ class SeriesWork {
   SubTask *last_ = nullptr;
   // The first of the coroutines that wait in this series; null if none does.
   const SubTask *lender_ = nullptr;
+  // Stands in the queue for a task that comes back, if the series was made late (see SubTask.cc).
+  SubTask::StandIn *stand_in_ = nullptr;
   ParallelTask *in_parallel_ = nullptr;
   workflow::DeadlineScope *scope_ = nullptr;  // constant once the series runs; null: none
   workflow::TaskRegistration registration_;
@@ -172,7 +174,9 @@ class SeriesWork {
 };
 
 // The series of a task, or null if the task has not joined one yet. `task` must not be null. For a
-// task that was started alone, the first call creates the series, and may throw std::bad_alloc.
+// task that was started alone, the first call creates the series, and may throw std::bad_alloc. If
+// that task is one that comes back, such as a repeater or a coroutine, what it waits for is in the
+// same series.
 inline SeriesWork *series_of(const SubTask *task) {
   return static_cast<SeriesWork *>(task->get_pointer());
 }

@@ -69,15 +69,4 @@ SubTask* SeriesQueue::pop() {
   return task;
 }
 
-void SeriesQueue::begin_with(SubTask* task, const std::function<bool()>& publish) {
-  NativeLock lock(mutex_);
-  word_.store(kList, std::memory_order_relaxed);
-  if (publish()) {
-    schedule_point();
-    list_.push_front(task);
-  } else {
-    word_.store(0, std::memory_order_relaxed);
-  }
-}
-
 }  // namespace workflow

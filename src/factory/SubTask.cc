@@ -1,7 +1,7 @@
 #include "workflow/SubTask.h"
 
 #include <cassert>
-#include <functional>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -85,17 +85,92 @@ void SubTask::run_queued() {
   follow(context, this);
 }
 
+// A series that is made late.
+//
+// A task R that was started alone gets a series when somebody asks for it, on any thread. If R
+// comes back, another task T may be running in its place at that moment. Both are in one series.
+//
+// 1. owner_ of R alone says whether there is a series. It changes once, from kAlone to the series.
+//    owner_ of T is R with kWaited, and stays so: the series of T is that of R.
+// 2. The thread that makes the series cannot know whether R waits behind T or runs. If R is of a
+//    kind that comes back, the series begins with a StandIn in the queue: when the turn of the
+//    StandIn comes, R is the next task, and a StandIn that is dropped drops R. (R itself may be
+//    posted to a thread, and then is in another queue.) If R lends, it is lender_ from the
+//    beginning.
+// 3. The end of T decides, when it reads owner_ of R. If that is kAlone, R is the next task.
+//    Otherwise the next task is what the queue gives: what others have pushed to the front precedes
+//    R, and a cancel drops R.
+// 4. If R runs, the StandIn may be in the queue all the same. So before R pushes or pops at its
+//    end, it retires the StandIn, which then only passes its turn on.
+//
+// Once others know the series, stand_in_ and waiting_ belong to the thread that runs it.
+
+class SubTask::StandIn final : public SubTask {
+ public:
+  explicit StandIn(SubTask* waiting) : waiting_(waiting) {}
+  ~StandIn() override {
+    SeriesWork* const series = joined_series();
+    if (series && series->stand_in_ == this) {
+      series->stand_in_ = nullptr;
+    }
+  }
+
+  // The first task of a series that others do not know yet.
+  void join(SeriesWork* series) {
+    series->stand_in_ = this;
+    series->push_back(this);
+  }
+  // Called for a task that runs: nothing in `series` stands for it any more.
+  static void retire(SeriesWork* series, const SubTask* task) {
+    StandIn* const stand_in = series->stand_in_;
+    if (!stand_in || stand_in->waiting_ != task) return;
+    stand_in->waiting_ = nullptr;
+    series->stand_in_ = nullptr;
+    if (series->lender_ == task) {
+      series->lender_ = nullptr;
+    }
+  }
+
+  void dispatch() override { subtask_done(); }
+
+ private:
+  SubTask* done() override {
+    SubTask* const waiting = waiting_;
+    if (!waiting) return delete_and_next();
+    delete this;
+    return waiting;
+  }
+  void drop_unstarted() override {
+    if (waiting_) waiting_->drop_unstarted();
+    delete this;
+  }
+
+  SubTask* waiting_;  // null: this only passes its turn on
+};
+
 SeriesWork* SubTask::joined_series() const {
   static_assert(alignof(SeriesWork) > kMarks && alignof(SubTask) > kMarks &&
                 (kAlone & ~kMarks) == 0);
-  const uintptr_t owner = owner_.load(std::memory_order_acquire);
-  return owner & kWaited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMarks);
+  uintptr_t owner = owner_.load(std::memory_order_acquire);
+  if (owner & kWaited) {
+    const auto* const waiting = reinterpret_cast<const SubTask*>(owner & ~kMarks);
+    owner = waiting->owner_.load(std::memory_order_acquire);
+  }
+  return reinterpret_cast<SeriesWork*>(owner & ~kMarks);
+}
+
+inline SubTask* SubTask::next_at(uintptr_t owner) {
+  if (owner & kWaited) {
+    auto* const waiting = reinterpret_cast<SubTask*>(owner & ~kMarks);
+    owner = waiting->owner_.load(std::memory_order_acquire);
+    if (owner == kAlone) return waiting;
+  }
+  auto* const series = reinterpret_cast<SeriesWork*>(owner & ~kMarks);
+  return series ? series->pop() : nullptr;
 }
 
 SubTask* SubTask::Place::next() const {
-  if (owner_ & kWaited) return reinterpret_cast<SubTask*>(owner_ & ~kMarks);
-  SeriesWork* const series = reinterpret_cast<SeriesWork*>(owner_ & ~kMarks);
-  return series ? series->pop() : nullptr;
+  return next_at(owner_);
 }
 
 SubTask::Place SubTask::leave_place() {
@@ -180,40 +255,37 @@ void SubTask::start_alone() {
 }
 
 void* SubTask::own_series() const {
-  SeriesWork* const series = new SeriesWork();
   uintptr_t owner = owner_.load(std::memory_order_acquire);
-  if (owner == kAlone || (owner & kWaited)) {
-    SubTask* const waiting =
-        owner == kAlone ? nullptr : reinterpret_cast<SubTask*>(owner & ~kMarks);
-    if (owner & kBorrows) {
-      series->lender_ = waiting;
-    }
-    bool is_installed = false;
-    // `owner` becomes what another thread has installed, if one came first.
-    const auto install = [&] {
-      workflow::schedule_point();
-      is_installed = owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
-                                                    std::memory_order_acq_rel);
-      workflow::schedule_point();
-      if (is_installed && waiting) waiting->set_pointer(series);
-      return is_installed;
-    };
-    if (waiting) {
-      // Another thread that finds the series now pushes nothing before what waits stands in it.
-      series->queue_.begin_with(waiting, std::ref(install));
-    } else {
-      install();
-    }
-    if (is_installed) return series;
+  if (owner & kWaited) return reinterpret_cast<const SubTask*>(owner & ~kMarks)->get_pointer();
+  if (owner != kAlone) return reinterpret_cast<void*>(owner);  // another thread has made one
+  const ComesBack how = comes_back();
+  std::unique_ptr<StandIn> stand_in;
+  if (how != ComesBack::kNo) {
+    stand_in = std::make_unique<StandIn>(const_cast<SubTask*>(this));
   }
+  SeriesWork* const series = new SeriesWork();
+  if (stand_in) {
+    stand_in.release()->join(series);
+    series->lender_ = how == ComesBack::kLends ? this : nullptr;
+  }
+  workflow::schedule_point();
+  if (owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
+                                     std::memory_order_acq_rel)) {
+    return series;
+  }
+  StandIn::retire(series, this);
   delete series;
-  return reinterpret_cast<void*>(owner & ~kMarks);  // another thread has made one
+  return reinterpret_cast<void*>(owner);  // another thread was faster
 }
 
 SubTask* SubTask::delete_and_next() {
-  const Place after = place();
+  const uintptr_t owner = owner_.load(std::memory_order_acquire);
+  auto* const series = reinterpret_cast<SeriesWork*>(owner & ~kMarks);
+  if (series && !(owner & kWaited)) {
+    StandIn::retire(series, this);
+  }
   delete this;
-  return after.next();
+  return next_at(owner);
 }
 
 SubTask* SubTask::delete_and_continue_with(SubTask* task) {
@@ -223,12 +295,14 @@ SubTask* SubTask::delete_and_continue_with(SubTask* task) {
 }
 
 SubTask* SubTask::come_back_after(SubTask* task, bool lends) {
+  assert(comes_back() == (lends ? ComesBack::kLends : ComesBack::kYes));
   if (owner_.load(std::memory_order_acquire) == kAlone) {
     const uintptr_t marks = lends ? kWaited | kBorrows : kWaited;
     task->owner_.store(reinterpret_cast<uintptr_t>(this) | marks, std::memory_order_release);
     return task;
   }
   SeriesWork* const series = series_of(this);
+  StandIn::retire(series, this);
   if (lends && !series->lender_) {
     series->lender_ = this;
   }

@@ -30,6 +30,7 @@ class RedisClientTask final : public WFClientTask<protocol::RedisRequest, protoc
  protected:
   SubTask* done() override;
   void drop_unstarted() override;
+  ComesBack comes_back() const override { return ComesBack::kYes; }
   bool goes_on() override;
 
   protocol::ProtocolMessage* next_request() override;

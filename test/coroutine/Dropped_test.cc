@@ -46,6 +46,33 @@ WFCo<> hold_alone(const char* guard, std::atomic<int>& holders, Tally& done) {
   done.add();
 }
 
+// The series is made while the coroutine waits, and the timer's callback asks for it, too.
+TEST(CoroutineDropped, ByACancelOfTheSeriesThatItGetsWhileItWaitsAlone) {
+  Tally gone;
+  SeriesWork* seen = nullptr;
+  auto* const counter =
+      F::create_counter_task(1, [&seen](WFCounterTask* task) { seen = series_of(task); });
+  const auto wait = [counter](std::shared_ptr<void>) -> WFCo<> {
+    (void)co_await counter;
+    ADD_FAILURE() << "not dropped";
+  };
+  WFCoTask* const task = wf::task(
+      wait, std::shared_ptr<void>(&gone, [](void* tally) { static_cast<Tally*>(tally)->add(); }));
+  const auto run = [task]() -> WFCo<> {
+    task->start();  // it waits when this returns, as this is a thread of the library
+    co_return;
+  };
+  wf::wait(run);
+  SeriesWork* const series = series_of(task);
+  Tally ended;
+  series->set_callback([&ended](const SeriesWork*) { ended.add(); });
+  series->cancel();
+  counter->count();
+  EXPECT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(gone.count(), 1u);
+  EXPECT_EQ(seen, series);
+}
+
 TEST(CoroutineDropped, AGuardIsGivenBackOnce) {
   std::atomic<int> holders{0};
   Tally done;

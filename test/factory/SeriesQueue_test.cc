@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -65,43 +64,6 @@ TEST(SeriesQueue, TwoArePushedToTheFrontAtOnce) {
     EXPECT_EQ(index_of(tasks, queue.pop()), i);
   }
   EXPECT_EQ(queue.pop(), nullptr);
-}
-
-TEST(SeriesQueue, BeginsWithATaskOnlyIfItIsPublished) {
-  std::array<Queued, 2> tasks;
-  SeriesQueue queue;
-  queue.begin_with(&tasks[0], [] { return false; });
-  EXPECT_EQ(queue.pop(), nullptr);
-  queue.begin_with(&tasks[0], [] { return true; });
-  queue.push_back(&tasks[1]);
-  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
-  EXPECT_EQ(index_of(tasks, queue.pop()), 1);
-  EXPECT_EQ(queue.pop(), nullptr);
-}
-
-// Whoever finds a queue that begins with a task comes behind it.
-TEST(SeriesQueueStress, WhatItBeginsWithIsTheFirst) {
-  const int64_t rounds =
-      env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 1000 : 10'000);
-  for (int64_t round = 0; round < rounds; round++) {
-    std::array<Queued, 2> tasks;
-    SeriesQueue queue;
-    std::atomic<SeriesQueue*> known{nullptr};
-    std::thread pusher([&] {
-      SeriesQueue* found = nullptr;
-      while (!(found = known.load(std::memory_order_acquire))) {
-      }
-      found->push_back(&tasks[1]);
-    });
-    queue.begin_with(&tasks[0], [&] {
-      known.store(&queue, std::memory_order_release);
-      return true;
-    });
-    ASSERT_EQ(index_of(tasks, queue.pop()), 0) << "round " << round;
-    pusher.join();
-    ASSERT_EQ(index_of(tasks, queue.pop()), 1) << "round " << round;
-    ASSERT_EQ(queue.pop(), nullptr);
-  }
 }
 
 // Threads push to either end while one pops. Each task comes once. What a thread pushes to the back

@@ -226,6 +226,7 @@ class CoTask : public TaskBase<> {
   void dispatch() override { subtask_done(); }
   SubTask *done() override;
   void drop_unstarted() override;
+  ComesBack comes_back() const override { return ComesBack::kLends; }
 
  private:
   friend class CoFrame;

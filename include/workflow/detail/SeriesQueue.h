@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 
 #include "workflow/detail/FutexMutex.h"
 #include "workflow/detail/Runnable.h"
@@ -15,8 +14,7 @@ namespace workflow {
 //
 // Most series have one task queued at a time: the one that the running task has pushed. That task
 // is in one atomic word, so it is pushed and popped by an atomic operation each. When a second one
-// is pushed, both are in a list, under a mutex, which is used until it is empty again. So is what
-// begin_with() brings.
+// is pushed, both are in a list, under a mutex, which is used until it is empty again.
 //
 // push_back() and push_front() may be called from any thread. pop() is for the thread that runs the
 // series. The caller of a push ensures that the series does not end before. So the push happens
@@ -40,11 +38,6 @@ class SeriesQueue {
   void push_front(SubTask *first, SubTask *second);
   // Removes and returns the first task, or null.
   SubTask *pop();
-
-  // Only for a queue that is empty and not known to other threads. Calls `publish` under the mutex,
-  // which makes the queue known to them and returns true, or returns false. If it returns true,
-  // `task` is in the queue before others can push or pop.
-  void begin_with(SubTask *task, const std::function<bool()> &publish);
 
  private:
   static constexpr uintptr_t kList = 1;
