@@ -1,6 +1,7 @@
 #include "kernel/LeafOrder.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -40,9 +41,13 @@ LeafOrder::Place LeafOrder::find(int64_t deadline_ns) const {
 }
 
 LeafOrder::Place LeafOrder::place_of(const TimerLeaf* leaf, int64_t deadline_ns) const {
+  if (leaf == first()) return {};
   Place place = find(deadline_ns);
-  // The leaves between them have only timers of this deadline.
-  while (at(place) != leaf && retreat(&place)) {
+  // The leaves between the one that was found and `leaf` have only timers of this deadline.
+  while (at(place) != leaf) {
+    const bool has_more = retreat(&place);
+    assert(has_more);
+    (void)has_more;
   }
   return place;
 }
@@ -90,14 +95,15 @@ void LeafOrder::insert_after(Place place, int64_t begin_ns, TimerLeaf* leaf) {
   Page* page = pages_[place.page];
   size_t index = place.index + 1;
   if (page->count == kRefs) {
+    // Behind the last leaf of all, as with timers that are each due later than those before, the
+    // full page stays full.
+    const bool is_last = index == kRefs && place.page + 1 == page_count_;
+    const size_t kept = is_last ? kRefs : kRefs / 2;
     Page* const added = add_page(place.page + 1);
-    // Behind the last leaf, as with timers that are each due later than those before, the full page
-    // stays full.
-    const size_t kept = index == kRefs ? kRefs : kRefs / 2;
     std::copy(page->refs + kept, page->end(), added->refs);
     added->count = kRefs - kept;
     page->count = kept;
-    if (index > kept || kept == kRefs) {
+    if (index > kept || is_last) {
       page = added;
       index -= kept;
     }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "util/Pages.h"
+#include "util/Time.h"
 
 namespace workflow {
 
@@ -15,7 +16,8 @@ class TimerLeaf;
 // in Pages, which is searched by deadline.
 //
 // Pure data. It does not look into the leaves and owns none. Not thread-safe. Costs, with n leaves:
-// find() O(log n). insert_after() and erase() move up to 32 KiB of the list.
+// find() O(log n); place_of() the same, and O(1) for each leaf that has only timers of that
+// deadline. insert_after() and erase() move up to 32 KiB of the list.
 //
 // Invariants (check_invariants):
 // 1. The first leaf begins at the least time that there is, and no leaf begins at an earlier time
@@ -42,8 +44,14 @@ class LeafOrder {
 
   TimerLeaf* at(Place place) const { return ref(place).leaf; }
   TimerLeaf* first() const { return pages_[0]->refs[0].leaf; }
+  Place last() const { return {page_count_ - 1, pages_[page_count_ - 1]->count - 1}; }
   // The time at which a leaf begins: none of its deadlines is earlier.
   int64_t begin_ns(Place place) const { return ref(place).begin_ns; }
+  // The time at which the second leaf begins; kNever if there is none.
+  int64_t second_begin_ns() const {
+    Place place;
+    return advance(&place) ? begin_ns(place) : kNever;
+  }
   // Not for the first leaf. The new time must keep the order.
   void set_begin(Place place, int64_t begin_ns) { ref(place).begin_ns = begin_ns; }
 
@@ -55,8 +63,8 @@ class LeafOrder {
   bool advance(Place* place) const;
   bool retreat(Place* place) const;
 
-  // Put a leaf into the empty list, or behind another leaf. When they throw std::bad_alloc, nothing
-  // has changed.
+  // Put a leaf into the empty list, or behind another leaf. When they throw std::bad_alloc, because
+  // there is no memory or the list has all its pages, nothing has changed.
   void insert_first(TimerLeaf* leaf);
   void insert_after(Place place, int64_t begin_ns, TimerLeaf* leaf);
   // Removes a leaf. Returns a page that became empty, which the caller gives to Pages; otherwise
@@ -78,7 +86,8 @@ class LeafOrder {
     Ref refs[kRefs];  // those from count on are not initialised
   };
   static_assert(sizeof(Page) <= Pages::kSize);
-  // There is room for half a million leaves, if all pages are full.
+  // There is room for half a million leaves if all pages are full, and for half as many if they
+  // came in no order. A page from which leaves were removed is not joined with others.
   static constexpr size_t kPages = 256;
   static constexpr int64_t kLeastTime = std::numeric_limits<int64_t>::min();
 

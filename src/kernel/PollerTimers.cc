@@ -33,6 +33,10 @@ int64_t PollerTimers::earliest_monotonic_ns() const {
 void PollerTimers::erase(TimerNode* node) {
   TimerQueue& queue = queue_of(node);
   queue.erase(node);
+  return_surplus_of(queue);
+}
+
+void PollerTimers::return_surplus_of(const TimerQueue& queue) {
   if (queue.has_surplus() && !returns_memory_) {
     returns_memory_ = true;
     multiplexer_->wake();
@@ -70,15 +74,18 @@ void PollerTimers::move_queued(TimerNode* node, int64_t deadline_ns) {
   node->deadline_ns_ = deadline_ns;
   if (later) return;
   TimerQueue& queue = queue_of(node);
-  if (deadline_ns < queue.deadline_ns(node) && queue.move(node, deadline_ns)) {
+  if (deadline_ns >= queue.deadline_ns(node)) return;
+  if (queue.move(node, deadline_ns)) {
     arm(monotonic_of(node->clock_, deadline_ns));
   }
+  return_surplus_of(queue);
 }
 
 bool PollerTimers::settle(TimerNode* node) {
   TimerQueue& queue = queue_of(node);
   if (node->deadline_ns_ <= queue.deadline_ns(node)) return false;
   queue.move(node, node->deadline_ns_);
+  return_surplus_of(queue);
   return true;
 }
 
@@ -379,7 +386,8 @@ int PollerTimers::end_due(Ender ender, RunnableList& finished) {
         const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
         looked = take_due(queue, at_ns, ender, due, &count, looked);
       }
-      surplus[which] = queue.take_surplus();  // at most one piece a round
+      surplus[which] = queue.take_surplus();
+      return_surplus_of(queue);  // if there is more
     }
     leaving_ = ender == Ender::kClock ? leaving_ : count > 0;
     // The armed time has passed. If a full batch leaves due nodes behind, the poller is armed for

@@ -246,6 +246,7 @@ class PollerTimers {
   // Removes the node from its queue. Memory that the queue no longer needs is freed later, by
   // the leader or by the thread that moves a manual clock, because the caller may hold locks.
   void erase(TimerNode* node) WF_REQUIRES(mutex_);
+  void return_surplus_of(const TimerQueue& queue) WF_REQUIRES(mutex_);
   void move_queued(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // If the node was moved to a later deadline (rule 10), moves it in the queue to its place.
   // Returns whether it was.

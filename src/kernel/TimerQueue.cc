@@ -1,10 +1,11 @@
 #include "kernel/TimerQueue.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <utility>
 
 namespace workflow {
 
@@ -19,13 +20,12 @@ constexpr size_t first_child_of(size_t i) {
 }
 
 // When a leaf has come down to a multiple of kJoinStep, it is joined with a neighbour if both
-// together have no more than kJoined timers. So a leaf that was joined, or halved, changes by
-// hundreds of timers before that happens to it again.
+// together have no more than kJoined timers.
 constexpr size_t kHalf = TimerLeaf::kCapacity / 2;
 constexpr size_t kJoined = kHalf;
 constexpr size_t kJoinStep = 256;
 
-// How many timers each half of a divided leaf gets at least.
+// How many timers each part of a divided leaf gets at least.
 constexpr size_t kFewest = 16;
 
 size_t earliest_in(const TimerLeaf& leaf) {
@@ -44,10 +44,16 @@ size_t latest_in(const TimerLeaf& leaf) {
   return found;
 }
 
-// Returns a deadline that divides a full leaf. At least kFewest timers are earlier or equal, and at
-// least as many are equal or later. It is that in the middle of a sample, unless the sample has a
-// gap that is larger than all the rest: so timers of two delays, each due later than those before,
-// go to different leaves, which they fill.
+// Timers that are each due later than those before, as with a constant delay, leave full leaves
+// behind them.
+bool is_later_than_all(const TimerLeaf& leaf, int64_t deadline_ns) {
+  return deadline_ns >= leaf.slot(latest_in(leaf)).deadline_ns;
+}
+
+// Returns a time that divides a full leaf. At least kFewest timers are due then or earlier, and at
+// least as many then or later. It is the middle of a sample, unless the sample has a gap that is
+// larger than all the rest. In that way timers of two delays, each of which is due later than those
+// before of the same delay, come to different leaves, which they fill.
 int64_t middle_of(const TimerLeaf& leaf) {
   constexpr size_t kLooked = 63;
   constexpr size_t kStep = TimerLeaf::kCapacity / kLooked;
@@ -77,8 +83,7 @@ void prefetch_nodes(const TimerLeaf& leaf) {
 
 TimerQueue::~TimerQueue() {
   while (order_.size() > 0) {
-    leaves_.give(order_.first());
-    leaves_.give_memory(order_.erase({}));
+    drop(order_.last());
   }
 }
 
@@ -176,30 +181,33 @@ void TimerQueue::remove_at(TimerLeaf* leaf, size_t i) {
 }
 
 void TimerQueue::tidy(TimerLeaf* leaf, int64_t deadline_ns) {
-  if (leaf->empty() && order_.size() > 1) {
-    drop(order_.place_of(leaf, deadline_ns));
-  } else if (leaf != first_ && leaf->size() <= kJoined && leaf->size() % kJoinStep == 0) {
-    const Place place = order_.place_of(leaf, deadline_ns);
-    const auto are_small = [leaf, this](const TimerLeaf* other) {
-      return other != first_ && leaf->size() + other->size() <= kJoined;
-    };
-    Place other = place;
-    if (order_.advance(&other) && are_small(order_.at(other))) {
-      join(leaf, other);
-    } else if (other = place; order_.retreat(&other) && are_small(order_.at(other))) {
-      join(order_.at(other), place);
+  if (leaf->size() % kJoinStep != 0 || leaf->size() > kJoined) return;
+  if (leaf == first_) {
+    if (leaf->empty() && order_.size() > 1) {
+      drop({});
+      first_ = order_.first();
+      make_heap();
     }
+    return;
+  }
+  const Place place = order_.place_of(leaf, deadline_ns);
+  const auto can_join = [this, leaf](const TimerLeaf* other) {
+    return other != first_ && leaf->size() + other->size() <= kJoined;
+  };
+  Place other = place;
+  const bool is_last = !order_.advance(&other);
+  if (!is_last && leaf->empty()) {
+    drop(place);
+  } else if (!is_last && can_join(order_.at(other))) {
+    join(leaf, other);
+  } else if (other = place; order_.retreat(&other) && can_join(order_.at(other))) {
+    join(order_.at(other), place);
   }
 }
 
 void TimerQueue::drop(Place place) {
-  TimerLeaf* const leaf = order_.at(place);
+  leaves_.give(order_.at(place));
   leaves_.give_memory(order_.erase(place));
-  leaves_.give(leaf);
-  if (leaf == first_) {
-    first_ = order_.first();
-    make_heap();
-  }
 }
 
 void TimerQueue::join(TimerLeaf* left, Place right) {
@@ -233,32 +241,43 @@ void TimerQueue::move_those_after(TimerLeaf* leaf, int64_t middle_ns, TimerLeaf*
   };
   prefetch_nodes(*leaf);
   move_if([middle_ns](int64_t ns) { return ns > middle_ns; });
-  // If many are equal to the middle, a part of them goes, too. At least 32 were not moved above,
-  // and at least 32 have moved after this, so neither leaf is full.
-  if (added->size() < kHalf / 2) {
+  // If many are equal to the middle, a part of them goes, too. At least kFewest have not moved
+  // above, and at least kFewest have moved after this, so neither leaf is full.
+  if (added->size() < kFewest) {
     move_if([middle_ns, added](int64_t ns) { return ns == middle_ns && added->size() < kHalf; });
   }
 }
 
 TimerLeaf* TimerQueue::split(Place place, int64_t deadline_ns) {
   TimerLeaf* const leaf = order_.at(place);
-  // Timers that are each due later than those before, as with a constant delay, leave full leaves
-  // behind them.
-  const bool is_later = deadline_ns >= leaf->slot(latest_in(*leaf)).deadline_ns;
-  const int64_t middle_ns = is_later ? deadline_ns : middle_of(*leaf);
-  TimerLeaf* const added = leaves_.take();
-  try {
-    order_.insert_after(place, middle_ns, added);
-  } catch (...) {
-    leaves_.give(added);
-    throw;
+  if (is_later_than_all(*leaf, deadline_ns)) {
+    TimerLeaf* const small = small_leaf_behind(place, deadline_ns);
+    return small ? small : insert_leaf_behind(place, deadline_ns);
   }
-  if (is_later) return added;
+  const int64_t middle_ns = middle_of(*leaf);
+  TimerLeaf* const added = insert_leaf_behind(place, middle_ns);
   move_those_after(leaf, middle_ns, added);
   if (leaf == first_) {
     make_heap();
   }
   return deadline_ns < middle_ns ? leaf : added;
+}
+
+TimerLeaf* TimerQueue::small_leaf_behind(Place place, int64_t begin_ns) {
+  if (!order_.advance(&place) || order_.at(place)->size() >= kJoinStep) return nullptr;
+  order_.set_begin(place, begin_ns);
+  return order_.at(place);
+}
+
+TimerLeaf* TimerQueue::insert_leaf_behind(Place place, int64_t begin_ns) {
+  TimerLeaf* const added = leaves_.take();
+  try {
+    order_.insert_after(place, begin_ns, added);
+  } catch (...) {
+    leaves_.give(added);
+    throw;
+  }
+  return added;
 }
 
 void TimerQueue::add_by_shifting(Place hole, Place to, const TimerSlot& value) {
@@ -341,7 +360,7 @@ void TimerQueue::check_invariants() const {
   if (first_) {
     order_.check_invariants();
     require(first_ == order_.first(), "another leaf is the first");
-    require(order_.size() == 1 || !first_->empty(), "the first leaf is empty");
+    require(empty() || !first_->empty(), "the first leaf is empty");
     Place place;
     bool has_more;
     do {
@@ -350,7 +369,7 @@ void TimerQueue::check_invariants() const {
       has_more = order_.advance(&place);
       const int64_t end_ns = has_more ? order_.begin_ns(place) : INT64_MAX;
       require(leaves_.at(leaf->number()) == leaf, "the table does not know the leaf");
-      require(leaf == first_ || !leaf->empty(), "a leaf is empty");
+      require(!leaf->empty() || !has_more, "a leaf that is not the last one is empty");
       for (size_t i = TimerLeaf::kFirst; i < leaf->end(); i++) {
         const auto [deadline_ns, node] = leaf->slot(i);
         require(leaf_of(node) == leaf && slot_of(node) == i, "a node does not know its slot");

@@ -32,11 +32,13 @@ class TimerQueueNode {
 // memory. Here a timer is put behind the last one of its leaf. It is touched again when the leaf is
 // divided or becomes the first, together with all others of the leaf, so that the cache misses
 // overlap. The heap and its nodes fit into a core's own cache. The earliest deadline is exact and
-// O(1), erasing is immediate, and nothing is swept. Up to 2,045 timers are all in the heap.
+// O(1), erasing is immediate, and nothing is swept. Until a queue has had more than 2,045 timers,
+// all are in the heap.
 //
 // Costs, with n timers: insert(), erase(), move() and pop() O(log n). A call that divides a leaf,
-// joins two, or makes a heap of one touches up to 2,045 nodes, which takes some 20 us. On the
-// average that is less than one in 500 calls.
+// joins two, or makes a heap of one touches up to 2,045 nodes, and a move may do two of these. That
+// takes tens of microseconds, and as a rule it is less than one call in 500. If very many timers
+// have the same deadline, a call that removes a leaf looks at all leaves that have only these.
 //
 // All memory is Pages. So a queue that grows or shrinks never calls malloc() or free(), which might
 // delay the caller, and every thread that waits for its lock, by milliseconds.
@@ -46,7 +48,8 @@ class TimerQueueNode {
 //    than the time at which the next leaf begins.
 // 2. In the first leaf, for every slot i but the root: deadline(parent(i)) <= deadline(i).
 // 3. The index_ of a node tells its leaf and its slot; a node not in the queue has kNotQueued.
-// 4. No leaf is empty, but one that is the only one. A queue that was never used has no leaf.
+// 4. Only the last leaf may be empty: so a timer that comes and goes behind a full leaf does not
+//    create and drop a leaf each time. A queue that was never used has no leaf.
 class TimerQueue {
  public:
   TimerQueue() = default;
@@ -64,7 +67,8 @@ class TimerQueue {
   TimerQueueNode* earliest() const { return empty() ? nullptr : first_->slot(kRoot).node; }
 
   // Adds `node`, which must be in no queue. Returns true if it became the earliest. Throws
-  // std::bad_alloc; then nothing has changed.
+  // std::bad_alloc if there is no memory, or no room (LeafOrder, TimerLeaves); then nothing has
+  // changed.
   bool insert(TimerQueueNode* node, int64_t deadline_ns);
 
   // Removes `node`, which must be in this queue.
@@ -117,16 +121,22 @@ class TimerQueue {
   // Adds a timer to a leaf that is not full, and removes one, which leaves the node unchanged.
   void add(TimerLeaf* leaf, const TimerSlot& value);
   void remove_at(TimerLeaf* leaf, size_t i);
-  // To be called after a timer with that deadline was removed from the leaf. Drops the leaf if it
-  // is empty, and joins it with a neighbour if both are small.
+  // To be called after a timer with that deadline was removed from the leaf. If the leaf is empty,
+  // drops it unless it is the last one. If it is small, joins it with a neighbour that is small.
   void tidy(TimerLeaf* leaf, int64_t deadline_ns);
+  // Removes an empty leaf.
   void drop(Place place);
   // Moves all timers of the leaf at `right` to the leaf before it.
   void join(TimerLeaf* left, Place right);
-  // Halves the full leaf at `place`, or puts an empty leaf behind it. Returns the one of the two in
-  // which a timer with this deadline belongs, which is not full. Throws std::bad_alloc; then
-  // nothing has changed.
+  // Divides the full leaf at `place`, or takes an empty or small leaf behind it. Returns the one of
+  // the two in which a timer with this deadline belongs, which is not full. Throws std::bad_alloc;
+  // then nothing has changed.
   TimerLeaf* split(Place place, int64_t deadline_ns);
+  // If the leaf behind `place` has few timers, makes it begin at that time and returns it.
+  // Otherwise returns null.
+  TimerLeaf* small_leaf_behind(Place place, int64_t begin_ns);
+  // Throws std::bad_alloc; then nothing has changed.
+  TimerLeaf* insert_leaf_behind(Place place, int64_t begin_ns);
   // Moves about half of a leaf's timers: none that are earlier than `middle_ns`, and all that are
   // later.
   static void move_those_after(TimerLeaf* leaf, int64_t middle_ns, TimerLeaf* added);

@@ -135,3 +135,19 @@ TEST(LeafOrder, LeavesInOrderFillTheirPages) {
   EXPECT_EQ(Pages::count(), before + 1);
   model.compare();
 }
+
+// Behind the last leaf of a full page, which is not the last page.
+TEST(LeafOrder, LeavesBehindAFullPageShareAPage) {
+  constexpr int64_t kPage = 2047;
+  const size_t before = Pages::count();
+  Model model(kLeaves);
+  for (int64_t i = 0; i < 2 * kPage && !HasFatalFailure(); i++) {
+    model.insert(i < kPage ? i : 1'000'000 + i);
+  }
+  ASSERT_EQ(Pages::count(), before + 2);
+  for (int64_t i = 0; i < kPage && !HasFatalFailure(); i++) {
+    model.insert(1'000'000 - i);
+  }
+  EXPECT_LE(Pages::count(), before + 5);
+  model.compare();
+}
