@@ -250,8 +250,10 @@ class ParallelTask : public SubTask {
   static void delete_series(SeriesWork *series);
 
   // Makes a branch of the subtask's series, or of a new series for it. The series will delete
-  // itself at its end. Returns the task to dispatch.
-  SubTask *begin_branch(SubTask *task);
+  // itself at its end. Returns the task to dispatch. If there is no memory for a series, the
+  // process ends: nobody could be told, and the branches that were made before cannot be taken
+  // back.
+  SubTask *begin_branch(SubTask *task) noexcept;
 
   SubTask **subtasks = nullptr;
   size_t subtasks_nr = 0;

@@ -470,7 +470,7 @@ void ParallelTask::dispatch() {
   dispatch_branches(firsts);
 }
 
-SubTask* ParallelTask::begin_branch(SubTask* task) {
+SubTask* ParallelTask::begin_branch(SubTask* task) noexcept {
   SeriesWork* series = series_of(task);
   const bool is_bare = series == nullptr;
   if (is_bare) {

@@ -1,5 +1,5 @@
 // What begins without memory although nobody could be told that there is none: series that were
-// cancelled before, the ring for files, and sorting on several threads.
+// cancelled before, the ring for files, and sorting on several threads. And what cannot.
 
 #include <gtest/gtest.h>
 
@@ -101,6 +101,28 @@ TEST_F(CancelledSeriesMemory, BeginsInAGraph) {
   series_of(first)->cancel();
   start_without_memory(ended, [graph] { graph->start(); });
   EXPECT_FALSE(ran_);
+}
+
+class BareParallel final : public ParallelTask {
+ public:
+  using ParallelTask::ParallelTask;
+
+ protected:
+  SubTask* done() override { return delete_and_next(); }
+};
+
+// Also on a thread of the user's, whom an exception would leave with a parallel that has begun in
+// part.
+TEST(ParallelMemoryDeathTest, WithoutMemoryForTheSeriesOfASubtaskTheProcessEnds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto start = [] {
+    SubTask* tasks[2] = {WFTaskFactory::create_empty_task(), WFTaskFactory::create_empty_task()};
+    SeriesWork* const series = Workflow::create_series_work(new BareParallel(tasks, 2), nullptr);
+    fault::counts_here = true;
+    fault::arm(2);
+    series->start();
+  };
+  EXPECT_DEATH(start(), "bad_alloc");
 }
 
 TEST(FileRingMemory, WithoutMemoryThreadsDoIt) {
