@@ -78,6 +78,17 @@ TEST(CoroutineJoin, AllEndedGivesWhatWasThrown) {
   wf::wait(run);
 }
 
+TEST(CoroutineJoin, AllEndedGivesWhatWasThrownBesideAWaitForAResource) {
+  int thing = 0;
+  void* resources[1] = {&thing};
+  WFResourcePool pool(resources, 1);
+  const auto run = [&pool]() -> WFCo<> {
+    auto [failed] = co_await wf::all_ended(wf::within(kNever, wf::all(wf::take(pool), fail())));
+    EXPECT_THROW(static_cast<void>(std::move(failed).get()), std::runtime_error);
+  };
+  wf::wait(run);
+}
+
 TEST(CoroutineJoin, AnyGivesTheFirstAndEndsTheOthers) {
   WFEnd seen;
   const auto run = [&seen]() -> WFCo<> {

@@ -295,6 +295,9 @@ struct CoEndedOf<CoGranted<BACK>> {
 };
 template <class T>
 using CoEnded = typename CoEndedOf<T>::type;
+// Whether that is a WFEnded, which can take an exception and another end. Else it is a CoGranted.
+template <class T>
+inline constexpr bool kCoIsEnded = std::is_base_of_v<WFEnd, CoEnded<T>>;
 
 template <class T>
 CoEnded<T> co_ended(CoSlot<T> &slot) {
@@ -302,7 +305,7 @@ CoEnded<T> co_ended(CoSlot<T> &slot) {
     if (slot.value) return *std::move(slot.value);
   }
   CoEnded<T> ended{WFEnd{WFT_STATE_SYS_ERROR, ECANCELED}};
-  if constexpr (!kCoIsGranted<T> || !std::is_same_v<CoEnded<T>, T>) {
+  if constexpr (kCoIsEnded<T>) {
     ended.exception = slot.exception;
     if constexpr (std::is_same_v<WFEnd, T>) {
       if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
@@ -378,7 +381,7 @@ WFCo<WFFirst<CoStored<T>...>> co_any(std::tuple<CoUnstarted<T>...> children) {
 template <class W, class T>
 inline constexpr bool kCoMayBeLate = !std::is_same_v<CoEnded<T>, T> && !std::is_same_v<WFEnd, T>;
 template <class R, class T>
-inline constexpr bool kCoMayBeLate<WFCo<R>, T> = !kCoIsGranted<T> || !std::is_same_v<CoEnded<T>, T>;
+inline constexpr bool kCoMayBeLate<WFCo<R>, T> = kCoIsEnded<T>;
 
 template <class W, class T>
 WFCo<CoEnded<T>> co_within(Duration limit, CoUnstarted<T> child) {
