@@ -220,8 +220,9 @@ auto any(W... each) {
 // ETIMEDOUT. If the work is a task, gives what `co_await` would. If it is a WFCo<T>, gives a
 // WFEnded<T>: SYS_ERROR and ETIMEDOUT (or the error of the scope around it) if the coroutine has
 // not returned in time, together with the value that it has returned late. A coroutine that returns
-// a WFEnd or a WFEnded gives what it has returned, but with that state and error if it is late. For
-// negative limits see docs/limits.md. An exception that the work throws is thrown here.
+// a WFEnd or a WFEnded gives what it has returned; but if it is late, SYS_ERROR and ETIMEDOUT (or
+// the error of the scope around it) take the place of its state and error. For negative limits see
+// docs/limits.md. An exception that the work throws is thrown here.
 template <class W>
 auto within(workflow::Duration limit, W work) {
   return workflow::co_within<W, workflow::CoWorkResult<W>>(
