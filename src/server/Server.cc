@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "factory/SeriesScope.h"
 #include "factory/TaskContext.h"
 #include "kernel/DeadlineScope.h"
 #include "kernel/Socket.h"
@@ -350,7 +351,7 @@ bool Server::inside_own_series() const {
       return true;
     }
     const ParallelTask* parallel = series->get_in_parallel();
-    series = parallel ? series_of(parallel) : nullptr;
+    series = parallel ? SeriesScope::joined_by(parallel) : nullptr;
   }
   return false;
 }

@@ -8,6 +8,7 @@
 #include "support/Datagrams.h"
 #include "support/Descriptors.h"
 #include "support/MemoryFaults.h"
+#include "support/Tally.h"
 #include "support/TestServer.h"
 #include "workflow/WFHttpStream.h"
 
@@ -156,6 +157,22 @@ TEST_P(MemoryStop, AsTheRepliesAre) {
 
 TEST_P(MemoryStop, OfDatagrams) {
   fail_each<Datagrams>([](Datagrams& scene) { scene.server.stop(1, WF_STOP_ANSWER); });
+}
+
+// The server looks whether the caller is one of its requests.
+TEST(MemoryWait, BeginsInAParallelThatRunsAlone) {
+  WFHttpServer server([](WFHttpTask*) {});
+  test_support::Tally ended;
+  SeriesWork* const branch = Workflow::create_series_work(
+      WFTaskFactory::create_timer_task(0, 0,
+                                       [&server](WFTimerTask*) {
+                                         fault::arm(1);
+                                         EXPECT_NO_THROW(server.wait_finish());
+                                         fault::disarm();
+                                       }),
+      nullptr);
+  Workflow::start_parallel_work(&branch, 1, [&ended](const ParallelWork*) { ended.add(); });
+  EXPECT_TRUE(ended.wait_for(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Failing, MemoryStop, testing::Values(0, kAll), [](const auto& more) {
