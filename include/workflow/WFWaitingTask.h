@@ -151,7 +151,9 @@ class WFConditional : public workflow::MessageTask {
   // cancelled.
   virtual void message_unused(void * /*msg*/) {}
 
-  SubTask *task_ = nullptr;  // null only if a coroutine waits
+  // The inner task. Null before own(), when done() has passed it on or dropped it, and where only a
+  // coroutine waits.
+  SubTask *task_ = nullptr;
 
  private:
   friend class workflow::CoAccess;

@@ -74,7 +74,9 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 // takes an item, it takes back what the first one has not begun. Otherwise an item might begin
 // after a later one of its queue. For the same reason no thread keeps the last item of a queue that
 // no pool has created: next() returns it only to a thread that begins it at once, when all items
-// before it have begun (invariant 3 of ComputeQueue).
+// before it have begun (invariant 3 of ComputeQueue). That costs a long queue one more turn at the
+// mutex. If many of these queues hold one item each, a thread takes one item at a time, however
+// short they are.
 //
 // A post to a listed queue of the pool's own takes no lock. A thread that empties an intake holds
 // the mutex meanwhile, and has a cache miss for each item. So a thread that has left kPiece items

@@ -355,8 +355,10 @@ Runnable* WorkerPool::take_share(Worker& worker) {
       if (!item) break;
       rest.push_back(item);
     }
-    worker.fill(rest);
-    kept_ = true;
+    if (!rest.empty()) {
+      worker.fill(rest);
+      kept_ = true;
+    }
   }
   taken_ += taken;
   spare_.took_work(idle_);

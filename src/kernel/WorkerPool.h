@@ -181,7 +181,8 @@ class WorkerPool {
   // When the worker that takes an item begins it: at once, or after others, which it has taken for
   // itself as well. Meanwhile other workers of the pool may take it back.
   enum class Begins { kNow, kLater };
-  // The next item. Null if it is not to be taken so; only for kLater. Only if waiting() is not 0.
+  // Returns the next item. With kLater, may return null: the next item must not be kept. Requires
+  // that waiting() is not 0.
   virtual Runnable* next(Begins begins) WF_REQUIRES(mutex_) = 0;
   // Makes posts without mutex_ fail from now on. Returns false if items wait that were posted so;
   // then posts do not fail.
