@@ -200,7 +200,8 @@ class HttpRequest : public HttpMessage {
 
  protected:
   // Refuses a request for a host that the channel does not serve. Answers "Expect: 100-continue" by
-  // feedback() if no byte of the body has arrived.
+  // feedback() if no byte of the body has arrived. An override that does not call this one does
+  // neither: then any request can be sent on the connection of any host.
   int header_completed(size_t rest) override;
 
  private:

@@ -23,7 +23,10 @@ class MessageChannel {
   virtual void restart_receive() {}
 
   // Whether a request for a host may come on this connection. `authority` is the host, perhaps with
-  // a port, as the request has it. By default every request may.
+  // a port, as the request has it, or empty if it names none. HttpRequest asks, if it has a
+  // channel. By default every request may come. So what stands between an HttpRequest and its
+  // connection, a channel or a message around it, has to pass the question on, as ProtocolWrapper
+  // does.
   virtual bool serves(std::string_view /*authority*/) { return true; }
 
  protected:
@@ -124,8 +127,9 @@ class ProtocolMessage {
 // thread-safe: one thread at a time may use the two. Movable: a moved-from wrapper wraps nothing,
 // and its encode() and append() fail with EINVAL.
 //
-// While append() runs, feedback() and renew() of the wrapped message call those of the wrapper. The
-// smaller of both size limits applies to what is received.
+// While append() runs, feedback() and renew() of the wrapped message call those of the wrapper, and
+// MessageChannel::serves() is asked of the wrapper's channel. The smaller of both size limits
+// applies to what is received.
 class ProtocolWrapper : public ProtocolMessage {
  public:
   int encode(struct iovec vectors[], int max) override;
@@ -148,7 +152,8 @@ class ProtocolWrapper : public ProtocolMessage {
 
  protected:
   // Passes received bytes to append() of `inner`. Meanwhile feedback() and renew() of `inner` call
-  // those of this wrapper, and the size limit of `inner` is at most `limit`.
+  // those of this wrapper, its MessageChannel::serves() is asked of this wrapper's channel, and the
+  // size limit of `inner` is at most `limit`.
   int append_to(ProtocolMessage *inner, const void *buf, size_t *size, size_t limit);
 
   ProtocolMessage *message;

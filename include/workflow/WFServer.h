@@ -116,8 +116,9 @@ class WFServerBase {
   virtual SSL_CTX *new_ssl_ctx(const char *cert_file, const char *key_file);
 
   // Returns the TLS context for a client that names the host it wants (SNI, RFC 6066, section 3).
-  // The name is in lower case, without the dot at the end of a fully qualified one. If it returns
-  // null the client is refused. By default it is the context with which the server was started,
+  // The name is in lower case, without the dot at the end of a fully qualified one, and has at most
+  // 255 bytes. Clients may send any number of names, so bound what you keep for each. If the result
+  // is null the client is refused. By default it is the context with which the server was started,
   // whatever the name. The returned context must live as long as the server runs; new_ssl_ctx() is
   // the best way to make one. One that is made otherwise needs a session id context of its own
   // (SSL_CTX_set_session_id_context(3)): clients can resume a session with each context that has
@@ -129,7 +130,9 @@ class WFServerBase {
   // connection. The name is that of the request then, without a port, and may be an address, IPv6
   // in brackets. If the result is not the context of the connection and asks for a client's
   // certificate (SSL_VERIFY_PEER), the answer is 421 (RFC 9110, section 15.5.20). With any other
-  // result, also null, the request is served.
+  // result the request is served. If the result is null, or if the request's host is missing or has
+  // more than 255 bytes, the context with which the server was started counts as the result. What
+  // callbacks of OpenSSL demand (SSL_CTX_set_cert_cb(3)) is not seen: only the context counts.
   //
   // The library sets the callbacks of the context with which the server is started for a
   // ClientHello and for a server name.

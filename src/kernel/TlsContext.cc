@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -59,11 +60,20 @@ char to_lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-std::string_view without_last_dot(std::string_view name) {
-  if (name.size() > 1 && name.back() == '.') {
-    name.remove_suffix(1);
-  }
-  return name;
+void free_host(void* /*ssl*/, void* host, CRYPTO_EX_DATA* /*data*/, int /*index*/, long /*number*/,
+               void* /*pointer*/) {
+  OPENSSL_free(host);
+}
+
+// Where an SSL object keeps the chosen host (SSL_get_ex_new_index(3)). Negative if memory has run
+// out; the next call may find some.
+int host_index() {
+  static std::atomic<int> index{-1};
+  int found = index.load(std::memory_order_acquire);
+  if (found >= 0) return found;
+  const int made = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, free_host);
+  // Another thread may have been faster. Then the new index stays unused.
+  return index.compare_exchange_strong(found, made, std::memory_order_acq_rel) ? made : found;
 }
 
 // Does what OpenSSL does without a callback for the verification of a certificate: the store's own
@@ -124,35 +134,29 @@ void restrict_alpn(SSL_CTX* context, const char* names) {
   SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(names));
 }
 
-size_t canonical_host(std::string_view name, char* out) {
-  name = without_last_dot(name);
-  std::transform(name.begin(), name.end(), out, to_lower);
-  return name.size();
+HostName canonical_host(std::string_view name) {
+  HostName host = {};
+  if (name.size() > 1 && name.back() == '.') {
+    name.remove_suffix(1);
+  }
+  if (name.size() < host.size() && name.find('\0') == std::string_view::npos) {
+    std::transform(name.begin(), name.end(), host.begin(), to_lower);
+  }
+  return host;
 }
 
-bool is_same_host(std::string_view a, std::string_view b) {
-  a = without_last_dot(a);
-  b = without_last_dot(b);
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return to_lower(x) == to_lower(y); });
-}
-
-bool requested_host(SSL* ssl, HostName* name) {
+HostName requested_host(SSL* ssl) {
   const unsigned char* list = nullptr;
   size_t size = 0;
-  if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &list, &size) != 1) return false;
+  if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &list, &size) != 1) return {};
   // The list's length in two octets, and its only element: a type, a length in two octets, a name.
   constexpr size_t kBeforeName = 5;
   const auto number_at = [list](size_t at) { return size_t{list[at]} << 8 | list[at + 1]; };
   if (size < kBeforeName || number_at(0) != size - 2 || list[2] != TLSEXT_NAMETYPE_host_name ||
       number_at(3) != size - kBeforeName) {
-    return false;
+    return {};
   }
-  const std::string_view asked(reinterpret_cast<const char*>(list) + kBeforeName,
-                               size - kBeforeName);
-  if (asked.size() >= name->size() || asked.find('\0') != std::string_view::npos) return false;
-  (*name)[canonical_host(asked, name->data())] = '\0';
-  return true;
+  return canonical_host({reinterpret_cast<const char*>(list) + kBeforeName, size - kBeforeName});
 }
 
 bool switch_context(SSL* ssl, SSL_CTX* context) {
@@ -178,6 +182,23 @@ bool switch_context(SSL* ssl, SSL_CTX* context) {
   X509_VERIFY_PARAM_set_inh_flags(verification, inheritance);
   return verifies && SSL_set_min_proto_version(ssl, SSL_CTX_get_min_proto_version(context)) == 1 &&
          SSL_set_max_proto_version(ssl, SSL_CTX_get_max_proto_version(context)) == 1;
+}
+
+bool set_chosen_host(SSL* ssl, const HostName& name) {
+  char* const copy = OPENSSL_strdup(name.data());
+  if (copy && SSL_set_ex_data(ssl, host_index(), copy) == 1) return true;
+  OPENSSL_free(copy);
+  return false;
+}
+
+const char* chosen_host(const SSL* ssl) {
+  return static_cast<const char*>(SSL_get_ex_data(ssl, host_index()));
+}
+
+const SSL_CTX* enforced_context(const SSL* ssl) {
+  const SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
+  const int demands = SSL_CTX_get_verify_mode(context);
+  return (SSL_get_verify_mode(ssl) & demands) == demands ? context : nullptr;
 }
 
 }  // namespace workflow

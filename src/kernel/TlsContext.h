@@ -3,7 +3,6 @@
 #include <openssl/ssl.h>
 
 #include <array>
-#include <cstddef>
 #include <memory>
 #include <string_view>
 
@@ -32,22 +31,18 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
 // A client that offers only other protocols is refused. `names` must live as long as the context.
 void restrict_alpn(SSL_CTX* context, const char* names);
 
-// Names of hosts are compared in lower case, and without the dot at the end of a fully qualified
-// name.
-//
-// Writes a name in that form. `out` has room for name.size() characters. Returns how many were
-// written.
-size_t canonical_host(std::string_view name, char* out);
-bool is_same_host(std::string_view a, std::string_view b);
+// The name of a host, null-terminated, in the form in which names are compared: in lower case, and
+// without the dot at the end of a fully qualified name. Empty means that there is no name.
+using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
+// Empty if the name has a NUL in it, or is too long.
+HostName canonical_host(std::string_view name);
 
 // The next two functions are for the callback of SSL_CTX_set_client_hello_cb(3), which runs before
 // OpenSSL looks for a session to resume and agrees on a version.
 
-using HostName = std::array<char, TLSEXT_MAXLEN_host_name + 1>;
-// Copies the host name that the client asks for (SNI, RFC 6066, 3), as canonical_host() does.
-// Returns false if it asks for none. A malformed one counts as none: OpenSSL refuses it later, or
-// goes on with the first context.
-bool requested_host(SSL* ssl, HostName* name);
+// Returns the host name that the client asks for (SNI, RFC 6066, 3). A malformed one counts as
+// none: OpenSSL refuses it later, or goes on with the first context.
+HostName requested_host(SSL* ssl);
 
 // Makes the handshake go on with another context: its certificates, its demands on the client's
 // certificate, its versions, options, ciphers and ALPN, and only its own sessions. All else remains
@@ -55,5 +50,17 @@ bool requested_host(SSL* ssl, HostName* name);
 // for keys that were shared before (PSK). But if `context` asks for a certificate, no such key is
 // accepted. Returns false if memory has run out; then the handshake must not go on.
 bool switch_context(SSL* ssl, SSL_CTX* context);
+
+// Keeps the name of the host, perhaps empty, for which the context of a connection was chosen.
+// SSL_get_servername(3) may return another one: that of a second ClientHello (RFC 8446, 4.1.4), or
+// before TLS 1.3 that of the session that was resumed. Returns false if memory has run out.
+bool set_chosen_host(SSL* ssl, const HostName& name);
+// Null before that.
+const char* chosen_host(const SSL* ssl);
+
+// Returns the context of a connection whose handshake is done, if what it demands of the client's
+// certificate was in force, else null. A callback for server names can change the one without the
+// other (SSL_set_SSL_CTX(3)).
+const SSL_CTX* enforced_context(const SSL* ssl);
 
 }  // namespace workflow

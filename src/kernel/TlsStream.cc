@@ -12,7 +12,6 @@
 #include <new>
 
 #include "kernel/Socket.h"
-#include "kernel/TlsContext.h"
 
 namespace workflow {
 
@@ -145,11 +144,6 @@ bool TlsStream::expect_host(const char* host, bool names_host) {
   }
   ERR_clear_error();
   return done;
-}
-
-bool TlsStream::was_asked_for(std::string_view host) const {
-  const char* const name = SSL_get_servername(ssl(), TLSEXT_NAMETYPE_host_name);
-  return name && is_same_host(name, host);
 }
 
 int TlsStream::failure(int returned) {

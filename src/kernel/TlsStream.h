@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 
 namespace workflow {
 
@@ -39,10 +38,6 @@ class TlsStream {
   // the reason of its failure: EPROTO with tls_error(), ECONNRESET if the peer has gone, or the
   // errno of the socket.
   int handshake();
-
-  // For a server, after the handshake: whether the client has asked for this host (SNI). See
-  // is_same_host().
-  bool was_asked_for(std::string_view host) const;
 
   // As Stream::read().
   ssize_t read(void* buffer, size_t size, bool* drained);

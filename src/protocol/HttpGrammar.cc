@@ -145,9 +145,11 @@ bool is_sendable_target(std::string_view text) {
 
 bool is_acceptable_target(std::string_view method, std::string_view target) {
   if (target.empty() || !all_of_class(target, kTarget)) return false;
-  if (target == "*") return method == "OPTIONS";
+  if (target[0] == '*') return target.size() == 1 && method == "OPTIONS";
   if (method == "CONNECT") return is_authority_with_port(target);
-  return target[0] != '*';
+  if (target[0] == '/') return true;
+  const std::string_view authority = authority_of(target);
+  return is_host_value(authority) && !host_of(authority).empty();
 }
 
 bool is_host_value(std::string_view value) {
@@ -163,7 +165,7 @@ std::string_view authority_of(std::string_view target) {
   if (scheme == std::string_view::npos) return target;  // that of CONNECT
   target.remove_prefix(scheme + kBeforeAuthority.size());
   target = target.substr(0, target.find_first_of("/?"));
-  return target.substr(target.rfind('@') + 1);  // npos + 1 is 0
+  return target.substr(target.find('@') + 1);  // npos + 1 is 0
 }
 
 std::string_view host_of(std::string_view authority) {

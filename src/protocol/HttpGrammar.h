@@ -22,7 +22,8 @@ bool is_printable_line(std::string_view text);
 bool is_sendable_target(std::string_view text);
 
 // Whether we accept the request target. Checks its bytes and its form (origin, absolute, authority
-// for CONNECT, asterisk for OPTIONS; RFC 9112, 3.2). The parser checks the rest.
+// for CONNECT, asterisk for OPTIONS; RFC 9112, 3.2), and that absolute-form has a host, which
+// "http" and "https" require (RFC 9110, 4.2). The parser checks the rest.
 bool is_acceptable_target(std::string_view method, std::string_view target);
 
 // uri-host [":" port], or empty (RFC 9110, 7.2).

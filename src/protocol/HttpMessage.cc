@@ -62,13 +62,15 @@ bool has_field(const HttpContent* content, std::string_view name) {
   return content != nullptr && content->has_field(name);
 }
 
-// Whether the channel serves each host that the request names. If the target names one, that
-// counts, and not the field (RFC 9112, 3.2.2). But a program may look at the field only.
+// Whether the channel serves each host for which a program may take the request. If the target
+// names one, that counts, and not the field (RFC 9112, 3.2.2). But a program may look at the field
+// only, even if it is empty or missing.
 bool is_served(const HttpContent& content, MessageChannel* channel) {
   const std::string_view authority = authority_of(content.start[HttpContent::kSecond]);
   if (!authority.empty() && !channel->serves(authority)) return false;
   const size_t host = content.fields.find("Host");
-  return host == HttpFields::kNotFound || channel->serves(content.fields[host].value_view());
+  return channel->serves(host == HttpFields::kNotFound ? std::string_view()
+                                                       : content.fields[host].value_view());
 }
 
 }  // namespace

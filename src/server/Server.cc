@@ -126,11 +126,12 @@ void Server::accept(UniqueFd fd) {
   }
 }
 
-bool Server::may_serve(std::string_view host, const SSL_CTX* context) {
-  std::string name(host.size(), '\0');
-  name.resize(canonical_host(host, name.data()));
-  const SSL_CTX* const own = interface_.get_server_ssl_ctx(name.c_str());
-  return !own || own == context || (SSL_CTX_get_verify_mode(own) & SSL_VERIFY_PEER) == 0;
+bool Server::may_serve(const char* host, const SSL_CTX* context) {
+  const SSL_CTX* own = *host != '\0' ? interface_.get_server_ssl_ctx(host) : nullptr;
+  if (!own) {
+    own = tls_.get();
+  }
+  return own == context || (SSL_CTX_get_verify_mode(own) & SSL_VERIFY_PEER) == 0;
 }
 
 bool Server::enter(ServerConnection* connection) {
@@ -359,7 +360,7 @@ bool Server::inside_own_series() const {
 // Whether this server cannot end before the calling thread goes on.
 bool Server::would_wait_for_itself() const {
   const ThreadContext& context = ThreadContext::current();
-  // A poller's thread runs user code only to make or delete connections, unless it is away.
+  // Unless it is away, a poller's thread runs user code only for the connections that it serves.
   const bool is_polling = context.poller && !context.running_for;
   if (!is_polling && giving_back_for_ != this && !inside_own_series()) return false;
   std::fprintf(stderr,

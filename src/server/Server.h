@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kernel/LendingCondition.h"
@@ -46,7 +45,7 @@ class Server final : public ServerHost, public Service {
   // ServerHost
   const WFServerParams& params() const override { return interface_.params_; }
   SSL_CTX* tls_context() const override { return tls_.get(); }
-  bool may_serve(std::string_view host, const SSL_CTX* context) override;
+  bool may_serve(const char* host, const SSL_CTX* context) override;
   ServerExchange* new_exchange() override { return interface_.new_exchange(); }
   void connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) override;
   void request_gone(ServerConnection* connection) override;

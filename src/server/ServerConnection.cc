@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <utility>
 
 #include "factory/TaskContext.h"
 #include "kernel/LingeringSocket.h"
+#include "kernel/TlsContext.h"
 #include "protocol/HttpGrammar.h"
 #include "server/ReplyStream.h"
 #include "workflow/WFServer.h"
@@ -210,15 +212,16 @@ void ServerConnection::begin_request() {
 
 bool ServerConnection::serves(std::string_view authority) {
   if (!host_.tls_context()) return true;
-  const std::string_view name = protocol::host_of(authority);
-  if (name.empty()) return true;
+  const HostName name = canonical_host(protocol::host_of(authority));
   const SSL_CTX* context = nullptr;
   {
     MutexLock lock(mutex_);
-    if (stream_.tls()->was_asked_for(name)) return true;
-    context = SSL_get_SSL_CTX(stream_.tls()->ssl());
+    const SSL* const ssl = stream_.tls()->ssl();
+    const char* const chosen = chosen_host(ssl);
+    if (chosen && std::strcmp(chosen, name.data()) == 0) return true;
+    context = enforced_context(ssl);
   }
-  return host_.may_serve(name, context);
+  return host_.may_serve(name.data(), context);
 }
 
 void ServerConnection::begin_exchange(RunnableList& finished) {

@@ -33,9 +33,10 @@ class ServerHost {
   virtual const WFServerParams& params() const = 0;
   // Null: the connection does not use TLS.
   virtual SSL_CTX* tls_context() const = 0;
-  // Whether a request for this host may come on a connection with this context, whose client has
-  // asked for another host or for none. Calls user code, on the poller's thread.
-  virtual bool may_serve(std::string_view host, const SSL_CTX* context) = 0;
+  // Whether a request for this host may come on a TLS connection that was made for another one. The
+  // name is that of a HostName, perhaps empty. `context`: see enforced_context(). Calls user code,
+  // on the poller's thread.
+  virtual bool may_serve(const char* host, const SSL_CTX* context) = 0;
   virtual ServerExchange* new_exchange() = 0;
   // Called when the descriptor is about to be closed. No exchange begins after that. `still_runs`
   // is the scope of a request that has lost its connection while its series runs, or null. A scope

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -24,9 +25,17 @@ struct WFServerParams effective(struct WFServerParams params) {
   return params;
 }
 
-// Tells the client that the server has made use of the name (RFC 6066, 3).
-int acknowledge_name(SSL* /*ssl*/, int* /*alert*/, void* /*argument*/) {
-  return SSL_TLSEXT_ERR_OK;
+// Tells the client that the server has made use of the name (RFC 6066, 3). Called for each
+// ClientHello. If there is a second one, it must name the same host (RFC 8446, 4.1.2). Before TLS
+// 1.3 there is none, and what OpenSSL returns may be the name of a session.
+int acknowledge_name(SSL* ssl, int* alert, void* /*argument*/) {
+  if (SSL_version(ssl) < TLS1_3_VERSION) return SSL_TLSEXT_ERR_OK;
+  const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+  const char* const chosen = workflow::chosen_host(ssl);
+  const workflow::HostName asked = workflow::canonical_host(name ? name : "");
+  if (chosen && std::strcmp(chosen, asked.data()) == 0) return SSL_TLSEXT_ERR_OK;
+  *alert = SSL_AD_ILLEGAL_PARAMETER;
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
 }  // namespace
@@ -82,14 +91,21 @@ SSL_CTX* WFServerBase::get_server_ssl_ctx(const char* /*servername*/) {
 }
 
 int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
-  workflow::HostName name;
-  if (!workflow::requested_host(ssl, &name)) return SSL_CLIENT_HELLO_SUCCESS;
-  SSL_CTX* const context = static_cast<WFServerBase*>(server)->get_server_ssl_ctx(name.data());
+  // The choice for a first ClientHello holds for a second one. If the first one has switched the
+  // context, OpenSSL does not even call this again.
+  if (workflow::chosen_host(ssl)) return SSL_CLIENT_HELLO_SUCCESS;
+  const workflow::HostName name = workflow::requested_host(ssl);
+  SSL_CTX* const first = SSL_get_SSL_CTX(ssl);
+  SSL_CTX* context = first;
+  if (name[0] != '\0') {
+    context = static_cast<WFServerBase*>(server)->get_server_ssl_ctx(name.data());
+  }
   if (!context) {
     *alert = SSL_AD_UNRECOGNIZED_NAME;
     return SSL_CLIENT_HELLO_ERROR;
   }
-  if (context != SSL_get_SSL_CTX(ssl) && !workflow::switch_context(ssl, context)) {
+  if (!workflow::set_chosen_host(ssl, name) ||
+      (context != first && !workflow::switch_context(ssl, context))) {
     *alert = SSL_AD_INTERNAL_ERROR;
     return SSL_CLIENT_HELLO_ERROR;
   }

@@ -92,7 +92,7 @@ TEST_F(ClientSettings, AddressesOfAnotherFamilyAreNone) {
   EXPECT_EQ(numeric.error, EAI_ADDRFAMILY);
 }
 
-// Keeps the names that clients have asked for.
+// Keeps the names that clients have asked for in handshakes.
 class NotingServer final : public WFHttpServer {
  public:
   NotingServer() : WFHttpServer(server_test::echo) {}
@@ -104,13 +104,21 @@ class NotingServer final : public WFHttpServer {
   }
 
  protected:
-  SSL_CTX* get_server_ssl_ctx(const char* name) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    names_.emplace_back(name);
-    return WFHttpServer::get_server_ssl_ctx(name);
+  SSL_CTX* new_ssl_ctx(const char* cert_file, const char* key_file) override {
+    SSL_CTX* const context = WFHttpServer::new_ssl_ctx(cert_file, key_file);
+    if (context) SSL_CTX_set_cert_cb(context, note_name, this);
+    return context;
   }
 
  private:
+  static int note_name(SSL* ssl, void* server) {
+    const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    auto* const noting = static_cast<NotingServer*>(server);
+    std::lock_guard<std::mutex> lock(noting->mutex_);
+    if (name) noting->names_.emplace_back(name);
+    return 1;
+  }
+
   std::mutex mutex_;
   std::vector<std::string> names_;
 };

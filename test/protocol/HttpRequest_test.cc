@@ -227,13 +227,13 @@ TEST(HttpRequest, TheChannelIsAskedWhetherItServesTheHosts) {
   } cases[] = {
       {"GET / HTTP/1.1\r\nX: y\r\nhost: f:1\r\n\r\n", {"f:1"}},
       {"GET / HTTP/1.1\r\nHost:\r\n\r\n", {""}},
-      {"GET / HTTP/1.0\r\n\r\n", {}},
+      {"GET / HTTP/1.0\r\n\r\n", {""}},
       {"OPTIONS * HTTP/1.1\r\nHost: f\r\n\r\n", {"f"}},
       {"GET /://t HTTP/1.1\r\nHost: f\r\n\r\n", {"f"}},
       {"GET http://t HTTP/1.1\r\nHost: f\r\n\r\n", {"t", "f"}},
       {"GET https://u:p@t:1/@a HTTP/1.1\r\nHost: f\r\n\r\n", {"t:1", "f"}},
       {"GET http://t?://@a HTTP/1.1\r\nHost: f\r\n\r\n", {"t", "f"}},
-      {"GET http://[::1]:1/ HTTP/1.0\r\n\r\n", {"[::1]:1"}},
+      {"GET http://[::1]:1/ HTTP/1.0\r\n\r\n", {"[::1]:1", ""}},
       {"CONNECT t:1 HTTP/1.1\r\nHost: f\r\n\r\n", {"t:1", "f"}},
   };
   for (const auto& each : cases) {

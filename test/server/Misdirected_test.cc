@@ -22,9 +22,6 @@ class MisdirectedRequests : public NamedHostsTest {
     const std::string head = client.read_until("\r\n\r\n");
     return head.size() > 12 ? head.substr(9, 3) : head;
   }
-  static std::string get_from(const std::string& host) {
-    return "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n";
-  }
   TlsClient certified(const std::string& host) {
     return connect({.host = host, .certificate = &of_client_});
   }
@@ -109,6 +106,99 @@ TEST_F(MisdirectedRequests, WithoutANameTheFirstContextDecides) {
   }
   TlsClient b = connect({.host = "b.test"});
   EXPECT_EQ(status_of(b, get_from("a.test")), "421");
+}
+
+// A program that does not know a name, or gets none, may serve its first host.
+TEST_F(MisdirectedRequests, WhatNamesNoKnownHostIsForTheFirst) {
+  const std::string requests[] = {
+      "GET / HTTP/1.0\r\n\r\n",
+      "GET http://b.test/ HTTP/1.0\r\n\r\n",
+      "GET http://b.test/ HTTP/1.1\r\nHost:\r\n\r\n",
+      get_from(""),
+      get_from(":443"),
+      get_from("a.test.."),
+      get_from("%61.test"),
+      get_from("127.0.0.1"),
+      get_from(std::string(256, 'x')),
+  };
+  serve_hosts(authorised_, nullptr);
+  for (const std::string& request : requests) {
+    TlsClient b = connect({.host = "b.test"});
+    EXPECT_EQ(status_of(b, request), "421") << request;
+  }
+  EXPECT_EQ(hosts_->requests(), 0);
+  for (const std::string host : {"a.test", ""}) {
+    for (const std::string& request : requests) {
+      TlsClient a = certified(host);
+      EXPECT_EQ(status_of(a, request), "200") << host << request;
+    }
+  }
+}
+
+TEST_F(MisdirectedRequests, NamesAreLookedUpUpTo255Bytes) {
+  serve_hosts(nullptr, nullptr);
+  TlsClient client = connect({.host = "a.test"});
+  for (const size_t size : {size_t{255}, size_t{256}}) {
+    ASSERT_TRUE(client.send(get_from(std::string(size, 'x'))));
+    EXPECT_EQ(client.body(), "GET / ");
+    EXPECT_EQ(hosts_->lookups(), 2) << size;
+  }
+}
+
+// The callback of a host's own context lets the handshake go on.
+TEST_F(MisdirectedRequests, TheNameInASecondClientHelloDoesNotCount) {
+  const Settings protected_a = [this](SSL_CTX* context) {
+    authorised_(context);
+    SSL_CTX_set1_groups_list(context, "P-384");
+  };
+  const Settings tolerant = [](SSL_CTX* context) {
+    SSL_CTX_set_tlsext_servername_callback(
+        context, +[](SSL*, int*, void*) { return SSL_TLSEXT_ERR_OK; });
+  };
+  serve_hosts(protected_a, tolerant);
+  for (const std::string second : {"a.test", ""}) {
+    TlsClient client = connect({.host = "b.test", .second_host = second});
+    ASSERT_TRUE(client.send(get_from("b.test")));
+    EXPECT_EQ(client.body(), "GET / ");
+    EXPECT_EQ(status_of(client, get_from("a.test")), "421") << second;
+  }
+}
+
+TEST_F(MisdirectedRequests, TheNameOfAResumedSessionDoesNotCount) {
+  serve_hosts(nullptr, authorised_);
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    TlsClient::Options options = {.host = "a.test", .max_version = version};
+    const Session session = session_of(connect(options));
+    options.session = session.get();
+    options.host = "";
+    TlsClient client = connect(options);
+    EXPECT_TRUE(client.resumed());
+    const int lookups = hosts_->lookups();
+    ASSERT_TRUE(client.send(get_from("a.test")));
+    EXPECT_EQ(client.body(), "GET / ");
+    EXPECT_EQ(hosts_->lookups(), lookups + 1) << version;
+  }
+}
+
+// A callback that gives a connection another context, and forgets what that demands.
+TEST_F(MisdirectedRequests, AContextThatDemandedNothingDoesNotCount) {
+  SSL_CTX* of_a = nullptr;
+  const Settings protected_a = [this, &of_a](SSL_CTX* context) {
+    authorised_(context);
+    of_a = context;
+  };
+  const Settings forgetful = [&of_a](SSL_CTX* context) {
+    const auto switch_to_a = +[](SSL* ssl, int*, void* a) -> int {
+      SSL_set_SSL_CTX(ssl, *static_cast<SSL_CTX**>(a));
+      return SSL_TLSEXT_ERR_OK;
+    };
+    SSL_CTX_set_tlsext_servername_callback(context, switch_to_a);
+    SSL_CTX_set_tlsext_servername_arg(context, &of_a);
+  };
+  serve_hosts(protected_a, forgetful);
+  TlsClient client(test_support::port_of(*hosts_), {.host = "b.test"});
+  EXPECT_EQ(status_of(client, get_from("a.test")), "421");
+  hosts_.reset();
 }
 
 TEST_F(MisdirectedRequests, RequestsBeforeAreServedAndThoseBehindAreNot) {

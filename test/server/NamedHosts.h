@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,26 @@
 #include "support/TlsClient.h"
 
 namespace server_test {
+
+struct FreeSession {
+  void operator()(SSL_SESSION* session) const { SSL_SESSION_free(session); }
+};
+using Session = std::unique_ptr<SSL_SESSION, FreeSession>;
+
+inline std::string get_from(const std::string& host, const std::string& fields = "") {
+  return "GET / HTTP/1.1\r\nHost: " + host + "\r\n" + fields + "\r\n";
+}
+
+// Asks for something, ends the connection and returns a session that can be resumed. The tickets of
+// 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
+inline Session session_of(TlsClient client) {
+  EXPECT_TRUE(client.connected());
+  EXPECT_TRUE(client.send(get_from(client.host(), "Connection: close\r\n")));
+  EXPECT_EQ(client.body(), "GET / ");
+  EXPECT_TRUE(client.ends_in_order());
+  SSL_shutdown(client.ssl());
+  return Session(SSL_get1_session(client.ssl()));
+}
 
 // Two hosts with a context each, chosen by the name that the client asks for. The server is started
 // with that of a.test. It knows no other names.
@@ -77,7 +98,7 @@ class NamedHostsTest : public testing::Test {
     return TlsClient(test_support::port_of(*hosts_), options);
   }
   static bool is_served(TlsClient client) {
-    return client.send(get("/")) && client.body() == "GET / ";
+    return client.send(get_from(client.host())) && client.body() == "GET / ";
   }
   // Over 1.3 the client learns of it only after its part of the handshake. Sends nothing, which
   // could meet a connection that is closed.

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "NamedHosts.h"
 #include "support/Certificates.h"
@@ -199,22 +200,6 @@ TEST_F(Tls, WhatIsCutDoesNotEndInOrder) {
     EXPECT_EQ(client.read_until("never").size() % piece.size(), 0u) << target;
     EXPECT_FALSE(client.ends_in_order()) << target;
   }
-}
-
-struct FreeSession {
-  void operator()(SSL_SESSION* session) const { SSL_SESSION_free(session); }
-};
-using Session = std::unique_ptr<SSL_SESSION, FreeSession>;
-
-// Asks for something, ends the connection and returns a session that can be resumed. The tickets of
-// 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
-Session session_of(TlsClient client) {
-  EXPECT_TRUE(client.connected());
-  EXPECT_TRUE(client.send(get("/first", "Connection: close\r\n")));
-  EXPECT_EQ(client.body(), "GET /first ");
-  EXPECT_TRUE(client.ends_in_order());
-  SSL_shutdown(client.ssl());
-  return Session(SSL_get1_session(client.ssl()));
 }
 
 TEST_F(Tls, ResumesSessions) {
@@ -527,6 +512,23 @@ TEST_F(TlsHosts, TheChoiceHoldsForASecondClientHello) {
   const Session session = session_of(connect({.host = "a.test", .min_version = TLS1_3_VERSION}));
   EXPECT_TRUE(is_refused(connect({.host = "b.test", .session = session.get()})));
   EXPECT_TRUE(is_served(connect({.host = "b.test", .certificate = &of_client_})));
+}
+
+// RFC 8446, 4.1.2.
+TEST_F(TlsHosts, ASecondClientHelloMustNameTheSameHost) {
+  const Settings other_groups = [](SSL_CTX* context) {
+    SSL_CTX_set1_groups_list(context, "P-384");
+  };
+  serve_hosts(other_groups, nullptr);
+  const std::vector<std::string> names = {"a.test", "b.test", ""};
+  for (const std::string& first : names) {
+    for (const std::string& second : names) {
+      const TlsClient client = connect({.host = first, .second_host = second});
+      EXPECT_EQ(client.connected(), first == second) << first << ", then " << second;
+      EXPECT_EQ(client.error(), first == second ? 0 : SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER);
+    }
+  }
+  EXPECT_TRUE(is_served(connect({.host = "B.test", .second_host = "b.test"})));
 }
 
 TEST_F(TlsHosts, AMalformedNameIsRefused) {

@@ -4,6 +4,7 @@
 #include <openssl/ssl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,15 +20,17 @@ class TlsClient {
   struct Options {
     std::string ca_file = {};  // verifies the server's chain, if given
     std::string host = {};     // asked for by SNI, and verified, if given
-    std::string alpn = {};     // in wire format
-    int min_version = 0;       // 0: whatever OpenSSL likes
+    // Asked for instead in a second ClientHello; empty means that no name is sent in it.
+    std::optional<std::string> second_host = {};
+    std::string alpn = {};  // in wire format
+    int min_version = 0;    // 0: whatever OpenSSL likes
     int max_version = 0;
     SSL_SESSION* session = nullptr;
     const test_support::Certificate* certificate = nullptr;
     SSL_psk_client_cb_func key = nullptr;  // one that the server has already (PSK)
   };
 
-  TlsClient(uint16_t port, const Options& options) : raw_(port) {
+  TlsClient(uint16_t port, const Options& options) : raw_(port), host_(options.host) {
     context_.reset(SSL_CTX_new(TLS_client_method()));
     // Old versions can be offered only without a security level.
     SSL_CTX_set_security_level(context_.get(), 0);
@@ -62,13 +65,19 @@ class TlsClient {
     ::setsockopt(raw_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(raw_.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     SSL_set_fd(ssl_.get(), raw_.fd());
+    if (options.second_host) {
+      SSL_set_msg_callback(ssl_.get(), change_host);
+      SSL_set_msg_callback_arg(ssl_.get(), const_cast<std::string*>(&*options.second_host));
+    }
     ERR_clear_error();
     connected_ = SSL_connect(ssl_.get()) == 1;
+    SSL_set_msg_callback(ssl_.get(), nullptr);
     if (!connected_) {
       error_ = ERR_GET_REASON(ERR_peek_error());
     }
   }
 
+  const std::string& host() const { return host_; }
   bool connected() const { return connected_; }
   // Why the client is not connected, or why nothing more can be read, as SSL_R_*. 0 if TLS has not
   // failed.
@@ -122,6 +131,23 @@ class TlsClient {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
 
+  // At the server's request for a second ClientHello, which is a ServerHello with a certain number
+  // in the place of the random one (RFC 8446, 4.1.3).
+  static void change_host(int sent, int /*version*/, int type, const void* message, size_t size,
+                          SSL* ssl, void* host) {
+    constexpr size_t kBeforeNumber = 6;
+    constexpr std::string_view kRequest = "\xCF\x21\xAD\x74\xE5\x9A\x61\x11";
+    const std::string_view bytes(static_cast<const char*>(message), size);
+    if (sent || type != SSL3_RT_HANDSHAKE || size < kBeforeNumber + kRequest.size() ||
+        bytes[0] != SSL3_MT_SERVER_HELLO ||
+        bytes.substr(kBeforeNumber, kRequest.size()) != kRequest) {
+      return;
+    }
+    const std::string& text = *static_cast<const std::string*>(host);
+    const char* const name = text.empty() ? nullptr : text.c_str();
+    SSL_set_tlsext_host_name(ssl, name);
+  }
+
   bool fill() {
     char buffer[16384];
     ERR_clear_error();
@@ -142,6 +168,7 @@ class TlsClient {
   }
 
   RawClient raw_;
+  std::string host_;
   std::unique_ptr<SSL_CTX, Free> context_;
   std::unique_ptr<SSL, Free> ssl_;
   bool connected_ = false;
