@@ -35,7 +35,7 @@ inline void play(LedgerRounds& ledger, int64_t rounds,
                  const std::function<bool()>& saw_enough) {
   bool has_store = false;
   int64_t round = 0;
-  for (; round < rounds || (!saw_enough() && round < 10 * rounds); round++) {
+  for (; round < rounds || (!saw_enough() && round < 50 * rounds); round++) {
     if (!has_store) {
       begin_store(round);
     }

@@ -303,6 +303,8 @@ class StoreBrokenDisksLedger : public LedgerOnRealDisk {
     ASSERT_EQ(disk_->error(), "");
     ASSERT_NO_FATAL_FAILURE(start_on(round, {EIO, EROFS}));
     ASSERT_NO_FATAL_FAILURE(expect_begun());
+    // Mostly so many that runs of every kind have ended.
+    ASSERT_TRUE(random_.one_in(4) || are_answered(random_.below(200)));
     ASSERT_TRUE(disk_->break_it());
     ASSERT_TRUE(are_refused({refused(EIO), refused(EROFS), "doubt"}));
     children_.clear();
