@@ -28,7 +28,8 @@ inline int64_t rounds(int64_t usual) {
 }
 
 // Plays rounds until there were enough and enough has happened, which depends on what else the
-// machine has to do, or ten times as many. `begin_store` is called before a round without a store.
+// machine has to do, or fifty times as many. `begin_store` is called before a round without a
+// store.
 inline void play(LedgerRounds& ledger, int64_t rounds,
                  const std::function<void(int64_t)>& begin_store,
                  const std::function<void(int64_t)>& play_round,
