@@ -90,7 +90,7 @@ TEST(TimerQueueMemory, AnInsertThatFailsChangesNothing) {
 // All leaves but one are full, and timers move to and fro.
 TEST(TimerQueueMemory, AMoveNeedsNone) {
   TestRandom random(test_support::test_seed());
-  for (const size_t holes : {0, 1, 5, 3000}) {
+  for (const size_t holes : {size_t{0}, size_t{1}, size_t{5}, size_t{3000}}) {
     TimerQueue queue;
     std::vector<TimerQueueNode> nodes((kLeaves + 1) * kLeaf);
     fill(queue, nodes, random);

@@ -334,7 +334,7 @@ TEST(TimerQueue, BehavesLikeAMultimap) {
 TEST(TimerQueue, EqualDeadlinesFillManyLeaves) {
   TestRandom random(test_support::test_seed());
   Model model;
-  for (const size_t deadlines : {1, 2, 5}) {
+  for (const size_t deadlines : {size_t{1}, size_t{2}, size_t{5}}) {
     for (size_t i = 0; i < 10 * kLeaf && !HasFatalFailure(); i++) {
       model.insert(static_cast<int64_t>(random.below(deadlines)));
     }
