@@ -24,9 +24,8 @@ class MessageChannel {
 
   // Whether a request for a host may come on this connection. `authority` is the host, perhaps with
   // a port, as the request has it, or empty if it names none. HttpRequest asks, if it has a
-  // channel. By default every request may come. So what stands between an HttpRequest and its
-  // connection, a channel or a message around it, has to pass the question on, as ProtocolWrapper
-  // does.
+  // channel. By default every request may come. A channel or message that wraps another one must
+  // pass the question on, as ProtocolWrapper does.
   virtual bool serves(std::string_view /*authority*/) { return true; }
 
  protected:

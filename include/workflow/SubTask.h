@@ -105,8 +105,8 @@ class SubTask : public workflow::Runnable {
   SubTask *delete_and_continue_with(SubTask *task);
   // How done() ends for a task that comes back: pushes `task`, which is new, to the front of the
   // series, and this task behind it. Returns the next task of the series. A coroutine `lends`:
-  // borrows() is then true for the tasks that run before this task comes back. When this task has
-  // come back, its done() calls came_back() first.
+  // borrows() is then true for the tasks that run before this task comes back. When a task that
+  // lends has come back, its done() calls came_back() first.
   SubTask *come_back_after(SubTask *task, bool lends = false);
   void came_back();
 

@@ -132,7 +132,8 @@ class WFServerBase {
   // certificate (SSL_VERIFY_PEER), the answer is 421 (RFC 9110, section 15.5.20). With any other
   // result the request is served. If the result is null, or if the request's host is missing or has
   // more than 255 bytes, the context with which the server was started counts as the result. What
-  // callbacks of OpenSSL demand (SSL_CTX_set_cert_cb(3)) is not seen: only the context counts.
+  // callbacks of OpenSSL demand (SSL_CTX_set_cert_cb(3)) is not seen: only the context counts, and
+  // only for connections on which all of its demands are in force.
   //
   // The library sets the callbacks of the context with which the server is started for a
   // ClientHello and for a server name.

@@ -103,7 +103,8 @@ class SeriesWork {
   // The parallel that this series is a branch of, or null.
   const ParallelTask *get_in_parallel() const { return in_parallel_; }
 
-  // For implementations of tasks: done() ends with `return series->pop()`. Returns the next task to
+  // For implementations of tasks: done() ends with `return series->pop()`. (That of a class derived
+  // from WFRepeaterTask ends with `return delete_and_next()` instead.) Returns the next task to
   // dispatch. Null means that the series has ended; it may be deleted then.
   SubTask *pop();
   SubTask *get_last_task() const { return last_; }
@@ -153,7 +154,8 @@ class SeriesWork {
 
   SubTask *first_ = nullptr;  // null once it is dispatched
   SubTask *last_ = nullptr;
-  // The first of the coroutines that wait in this series; null if none does.
+  // The first of the coroutines that wait in this series, or, if it was made late, that may wait in
+  // it; null if none does.
   const SubTask *lender_ = nullptr;
   // Stands in the queue for a task that comes back, if the series was made late (see SubTask.cc).
   SubTask::StandIn *stand_in_ = nullptr;

@@ -91,7 +91,7 @@ void SubTask::run_queued() {
 // comes back, another task T may be running in its place at that moment. Both are in one series.
 //
 // 1. owner_ of R alone says whether there is a series. It changes once, from kAlone to the series.
-//    owner_ of T is R with kWaited, and stays so: the series of T is that of R.
+//    owner_ of T is R with kWaited until T ends: the series of T is that of R.
 // 2. The thread that makes the series cannot know whether R waits behind T or runs. If R is of a
 //    kind that comes back, the series begins with a StandIn in the queue: when the turn of the
 //    StandIn comes, R is the next task, and a StandIn that is dropped drops R. (R itself may be

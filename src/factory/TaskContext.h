@@ -30,7 +30,8 @@ struct TaskContext {
   // The most loops that may nest. At this depth, tasks that complete are posted to the handler
   // threads instead.
   static constexpr int kMaxNesting = 16;
-  // The series whose user code this thread is running, or null.
+  // The series whose user code this thread is running. Null if there is none, and perhaps if it was
+  // made late, for a task that was started alone (SubTask.cc).
   SeriesWork* series;
   // The scope of the computation that this thread is running, if `series` is null: a computation
   // may outlive its series. The thread holds a reference. Null if there is none.

@@ -53,7 +53,8 @@ bool switch_context(SSL* ssl, SSL_CTX* context);
 
 // Keeps the name of the host, perhaps empty, for which the context of a connection was chosen.
 // SSL_get_servername(3) may return another one: that of a second ClientHello (RFC 8446, 4.1.4), or
-// before TLS 1.3 that of the session that was resumed. Returns false if memory has run out.
+// before TLS 1.3 that of the session that was resumed. Called once for each SSL object. Returns
+// false if memory has run out.
 bool set_chosen_host(SSL* ssl, const HostName& name);
 // Null before that.
 const char* chosen_host(const SSL* ssl);

@@ -26,8 +26,8 @@ struct WFServerParams effective(struct WFServerParams params) {
 }
 
 // Tells the client that the server has made use of the name (RFC 6066, 3). Called for each
-// ClientHello. If there is a second one, it must name the same host (RFC 8446, 4.1.2). Before TLS
-// 1.3 there is none, and what OpenSSL returns may be the name of a session.
+// ClientHello. If a handshake has a second one, it must name the same host (RFC 8446, 4.1.2).
+// Before TLS 1.3 it has none, and what OpenSSL returns may be the name of a session.
 int acknowledge_name(SSL* ssl, int* alert, void* /*argument*/) {
   if (SSL_version(ssl) < TLS1_3_VERSION) return SSL_TLSEXT_ERR_OK;
   const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
