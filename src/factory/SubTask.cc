@@ -474,7 +474,7 @@ SubTask* ParallelTask::begin_branch(SubTask* task) noexcept {
   SeriesWork* series = series_of(task);
   const bool is_bare = series == nullptr;
   if (is_bare) {
-    series = new SeriesWork();
+    series = new SeriesWork();  // NOLINT(bugprone-unhandled-exception-at-new): ends the process
     task->owner_.store(reinterpret_cast<uintptr_t>(series) | kMark, std::memory_order_release);
   }
   assert(!series->in_parallel_);

@@ -1,5 +1,6 @@
 #include "kernel/TimerLeaves.h"
 
+#include <cassert>
 #include <new>
 #include <utility>
 
@@ -30,6 +31,7 @@ TimerLeaf* TimerLeaves::take() {
   if (!spares_) {
     give_memory(Pages::take());
   }
+  assert(spares_);  // Pages::take() returns memory or throws
   const uint32_t number = take_number();
   void* const memory = std::exchange(spares_, spares_->next);
   spare_count_--;
