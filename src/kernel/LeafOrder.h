@@ -30,7 +30,9 @@ class LeafOrder {
     size_t page = 0;
     size_t index = 0;
     friend bool operator==(const Place&, const Place&) = default;
-    friend auto operator<=>(const Place&, const Place&) = default;
+    friend bool operator<(const Place& a, const Place& b) {
+      return a.page != b.page ? a.page < b.page : a.index < b.index;
+    }
   };
 
   LeafOrder() = default;
