@@ -19,6 +19,7 @@ namespace {
 
 // The names of the named timers of the simulation that the calling thread runs.
 std::map<const TimerTask*, std::string>& simulated_names() {
+  // NOLINTNEXTLINE(clang-diagnostic-exit-time-destructors)
   static thread_local std::map<const TimerTask*, std::string> names;
   return names;
 }

@@ -115,7 +115,8 @@ Runtime& Runtime::current() {
 }
 
 Runtime& Runtime::process_runtime() {
-  static ProcessRuntime runtime;
+  // Its destructor is the stop at exit.
+  static ProcessRuntime runtime;  // NOLINT(clang-diagnostic-exit-time-destructors)
   return runtime.get();
 }
 

@@ -34,7 +34,7 @@ class Elements {
   bool more() const { return good_ && next_ < value_.arr_size(); }
 
   const RedisValue& value() {
-    static const RedisValue nothing;
+    static const RedisValue& nothing = *new RedisValue;
     good_ = more();
     return good_ ? value_.arr_at(next_++) : nothing;
   }

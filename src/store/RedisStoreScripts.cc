@@ -391,18 +391,22 @@ std::string with_flags(const char* first_line) {
 
 }  // namespace
 
+// The scripts are never destroyed. The library stops at exit, after the static objects that were
+// made later than it, and its stores may still need a script then.
+
 const std::string& redis_store_opening() {
-  static const std::string script = std::string("#!lua flags=allow-oom\n") + kRights + kOpening;
+  static const std::string& script =
+      *new std::string(std::string("#!lua flags=allow-oom\n") + kRights + kOpening);
   return script;
 }
 
 const std::string& redis_store_script() {
-  static const std::string script = with_flags("#!lua\n");
+  static const std::string& script = *new std::string(with_flags("#!lua\n"));
   return script;
 }
 
 const std::string& redis_store_script_when_full() {
-  static const std::string script = with_flags("#!lua flags=allow-oom\n");
+  static const std::string& script = *new std::string(with_flags("#!lua flags=allow-oom\n"));
   return script;
 }
 

@@ -71,7 +71,7 @@ class StackPool {
   }
 
   static StackPool& of_thread() {
-    static thread_local StackPool pool;
+    static thread_local StackPool pool;  // NOLINT(clang-diagnostic-exit-time-destructors)
     return pool;
   }
 

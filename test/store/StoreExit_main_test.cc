@@ -69,7 +69,7 @@ void timers_wait() {
 }
 
 void a_run_waits() {
-  static Tally begun;
+  static Tally& begun = *new Tally;
   WFTimerStore& store = left_open();
   store.handle("kind", [](WFStoredTimer* timer) {
     *series_of(timer) << WFTimer::create(hours(1), [](WFTimerTask* task) {
@@ -82,6 +82,10 @@ void a_run_waits() {
   const std::string server = exit_kit::variable("STORE_EXIT_STOPS");
   if (!server.empty()) {
     signal_server(server, SIGSTOP);
+  }
+  const std::string forgetful = exit_kit::variable("STORE_EXIT_FORGETS");
+  if (!forgetful.empty()) {
+    redis_test::run(forgetful, {"SCRIPT", "FLUSH"});
   }
   exit_kit::begin_exit([&store] {
     const WFTimerStoreStats stats = store.stats();
@@ -97,8 +101,8 @@ void add_at_stop(Tally& stops) {
 
 // The handler goes on for longer than the lease, while the library waits for it.
 void a_run_outlasts_its_lease() {
-  static Tally begun;
-  static Tally stops;
+  static Tally& begun = *new Tally;
+  static Tally& stops = *new Tally;
   WFStoreOptions options;
   options.lease = seconds(4);
   static WFTimerStore& store = *WFTimerStore::open("memory:left", options);
@@ -119,7 +123,7 @@ void a_run_outlasts_its_lease() {
 
 // The library waits for the function, and the function for the store, of which nothing works.
 void a_function_asks_a_failed_store() {
-  static Tally stops;
+  static Tally& stops = *new Tally;
   static WFTimerStore& store = left_open();
   const std::string server = exit_kit::variable("STORE_EXIT_SERVER");
   signal_server(server, SIGKILL);
@@ -128,7 +132,7 @@ void a_function_asks_a_failed_store() {
   static ExecQueue& queue = *new ExecQueue;
   executor.init(1);
   queue.init();
-  static Tally begun;
+  static Tally& begun = *new Tally;
   WFTaskFactory::create_go_task(&queue, &executor, [] {
     begun.add();
     stops.wait_for(1);
@@ -250,7 +254,7 @@ void forks() {
     store.reset();
     // The child may have stores of its own.
     const std::unique_ptr<WFTimerStore> own(WFTimerStore::open("memory:own"));
-    static Tally ran;
+    static Tally& ran = *new Tally;
     own->handle("kind", [](WFStoredTimer*) { ran.add(); });
     exit_kit::say(own->schedule({"c", milliseconds(1), "kind"}).ok() && ran.wait_for(1)
                       ? "runs its own"
@@ -278,7 +282,7 @@ std::set<std::string> connections_to(const std::string& url) {
 void forks_with_a_redis() {
   const std::string url = exit_kit::variable("STORE_EXIT_URL");
   const std::string server = exit_kit::variable("STORE_EXIT_SERVER");
-  static Tally ran;
+  static Tally& ran = *new Tally;
   static std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url));
   store->handle("kind", [](WFStoredTimer*) { ran.add(); });
   store->schedule({"a", hours(1), "kind"});
@@ -364,6 +368,15 @@ TEST(StoreExit, AStoreThatHasFailedAnswersMeanwhile) {
 TEST(StoreExit, ARedisHearsOfTheRunsThatTheExitHasEnded) {
   redis_test::RedisServer server;
   EXPECT_EQ(exit_kit::play_promptly("a run waits", {store_in(server)}),
+            "aborted\n0 running, 1 retried, 0 acknowledged\n");
+}
+
+// So the store sends it the script once more, after the static objects of this process have gone.
+TEST(StoreExit, ARedisThatHasForgottenTheScriptsHearsOfThemToo) {
+  redis_test::RedisServer server;
+  EXPECT_EQ(exit_kit::play_promptly("a run waits",
+                                    {store_in(server), "STORE_EXIT_FORGETS=" + server.url(),
+                                     "MALLOC_PERTURB_=165"}),  // fills what is freed
             "aborted\n0 running, 1 retried, 0 acknowledged\n");
 }
 
