@@ -87,7 +87,7 @@ void bring_when_aborted() {
 
 // A callback that a poller runs itself is long when the process ends, and brings something then.
 void bring_from_a_poller() {
-  static test_support::Tally on_poller;
+  static test_support::Tally& on_poller = *new test_support::Tally;
   WFCounterTask* counter = WFTaskFactory::create_counter_task(1, ledger().callback("counter"));
   counter->start();
   test_support::start_on_poller([counter] {

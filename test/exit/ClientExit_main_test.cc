@@ -165,7 +165,7 @@ void begin_after_the_stop() {
   begin_exit([] {
     started++;
     static int left = 10'000;
-    static http_callback_t next;
+    static http_callback_t& next = *new http_callback_t;
     next = [](WFHttpTask* task) {
       count(task);
       if (--left > 0) {
@@ -209,8 +209,8 @@ void serve_and_ask_over_tls() {
 void exit_in_a_flood() {
   limit_nothing(4);
   trust();
-  static const std::string plain = url("http", "CLIENT_EXIT_ECHO");
-  static const std::string tls = url("https", "CLIENT_EXIT_ECHO_TLS");
+  static const std::string& plain = *new std::string(url("http", "CLIENT_EXIT_ECHO"));
+  static const std::string& tls = *new std::string(url("https", "CLIENT_EXIT_ECHO_TLS"));
   for (int t = 0; t < 3; t++) {
     std::thread([] {
       while (!ending) {

@@ -50,7 +50,7 @@ void wait_for_end_of_pool() {
 
 // One function that runs until its executor ends, and ten that wait in the queue.
 void fill(ExecQueue& queue, Executor& executor) {
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   start(WFTaskFactory::create_go_task(&queue, &executor, [] {
     begun.add();
     wait_for_end_of_pool();
@@ -123,7 +123,7 @@ void deinit_on_an_executor() {
   static_queue.init();
   static_executor.init(2);
   say_outcomes_at_the_end();
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   start(WFTaskFactory::create_go_task(&static_queue, &static_executor, [] {
     begun.add();
     wait_for_stop();
@@ -139,7 +139,7 @@ void delete_executor(void (*start_last)(Executor*, const std::function<void()>&)
   auto* const executor = new Executor;
   executor->init(1);
   say_outcomes_at_the_end();
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   start(WFTaskFactory::create_go_task(&static_queue, executor, [] {
     begun.add();
     wait_for_stop();
@@ -211,7 +211,7 @@ void wait_on_a_computing_thread() {
 }
 
 void leave_limits() {
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.compute_threads = 1;
   WORKFLOW_library_init(&settings);

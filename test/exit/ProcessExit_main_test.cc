@@ -190,7 +190,7 @@ void exit_in_a_go_task() {
 // A thousand callbacks, some of which block until all have begun.
 void wait_for_each_other(bool lend) {
   constexpr int kTimers = 1000;
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   for (int i = 0; i < kTimers; i++) {
     never([lend, i](WFTimerTask* task) {
       begun.add();
@@ -238,7 +238,7 @@ void block_on_a_poller(test_support::Tally& begun) {
 }
 
 void block_on_pollers(void (*exit)()) {
-  static test_support::Tally begun;
+  static test_support::Tally& begun = *new test_support::Tally;
   workflow::Runtime::configure({.poller_threads = 1, .handler_threads = 4});
   last_word.word = [] {
     say(outcomes().text());

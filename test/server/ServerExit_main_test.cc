@@ -128,7 +128,7 @@ void exit_in_a_flood() {
 
 // More than a client that does not read has room for.
 const std::string& unread_body() {
-  static const std::string body(300'000, 'u');
+  static const std::string& body = *new std::string(300'000, 'u');
   return body;
 }
 
@@ -149,7 +149,7 @@ void exit_before_the_reply_is_read() {
 
 // Nothing has a time limit, and the client takes but the first byte of the reply.
 void exit_while_a_reply_is_stuck() {
-  static const std::string body(64 * 1024 * 1024, 's');
+  static const std::string& body = *new std::string(64 * 1024 * 1024, 's');
   struct WFServerParams params = http_params();
   params.header_timeout = -1;
   params.keep_alive_timeout = -1;
