@@ -142,9 +142,12 @@ class SeriesWork {
   SeriesWork() = default;
   // Called after the callback: ends the parallel's branch, or deletes this.
   virtual void after_callback();
-  // Pushes a new task to the front, followed by `waiting`, a task that belongs to this series
-  // already and waits for the new one.
-  void push_front_both(SubTask *task, SubTask *waiting);
+  // Does what pop() does after a push of `task`, which is new, to the front, followed by `waiting`,
+  // a task of this series that runs and waits for the new one.
+  SubTask *go_on_before(SubTask *waiting, SubTask *task);
+  // Ends the series, and drops what is left of it: `next`, if that is not null, and all behind it.
+  // Returns null.
+  SubTask *end_before(SubTask *next);
   SubTask *take_next();
   SubTask *take_first();
   void drop_tasks();

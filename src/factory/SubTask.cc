@@ -306,8 +306,7 @@ SubTask* SubTask::come_back_after(SubTask* task, bool lends) {
   if (lends && !series->lender_) {
     series->lender_ = this;
   }
-  series->push_front_both(task, this);
-  return series->pop();
+  return series->go_on_before(this, task);
 }
 
 void SubTask::came_back() {

@@ -92,12 +92,6 @@ void SeriesWork::push_front(SubTask* task) {
   queue_.push_front(task);
 }
 
-void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
-  assert(!series_of(task));
-  task->set_pointer(this);
-  queue_.push_front(task, waiting);
-}
-
 void SeriesWork::push_first(SubTask* task) {
   assert(first_ && !series_of(task));
   task->set_pointer(this);
@@ -110,16 +104,24 @@ SubTask* SeriesWork::take_next() {
 }
 
 SubTask* SeriesWork::pop() {
-  SubTask* next = take_next();
-  if (next && is_canceled()) {
+  SubTask* const next = take_next();
+  return next && !is_canceled() ? next : end_before(next);
+}
+
+SubTask* SeriesWork::go_on_before(SubTask* waiting, SubTask* task) {
+  assert(!series_of(task));
+  task->set_pointer(this);
+  queue_.put_back(waiting);
+  return !is_canceled() ? task : end_before(task);
+}
+
+SubTask* SeriesWork::end_before(SubTask* next) {
+  if (next) {
     next->drop_unstarted();
     drop_tasks();
-    next = nullptr;
   }
-  if (!next) {
-    finish();
-  }
-  return next;
+  finish();
+  return nullptr;
 }
 
 void SeriesWork::drop_tasks() {

@@ -52,22 +52,69 @@ TEST(SeriesQueue, TasksComeInTheirOrder) {
   EXPECT_EQ(queue.pop(), nullptr);
 }
 
-TEST(SeriesQueue, TwoArePushedToTheFrontAtOnce) {
-  std::array<Queued, 4> tasks;
+// A pop() takes the whole list. What is pushed from then on comes before or behind that.
+TEST(SeriesQueue, TasksArePushedAroundThoseThatWereTaken) {
+  std::array<Queued, 9> tasks;
   SeriesQueue queue;
-  queue.push_front(&tasks[0], &tasks[1]);
-  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
-  EXPECT_EQ(index_of(tasks, queue.pop()), 1);
+  queue.push_back(&tasks[0]);
   queue.push_back(&tasks[3]);
-  queue.push_front(&tasks[1], &tasks[2]);
-  for (ptrdiff_t i = 1; i <= 3; i++) {
+  queue.push_back(&tasks[6]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+  queue.push_front(&tasks[1]);  // alone
+  EXPECT_EQ(index_of(tasks, queue.pop()), 1);
+  queue.push_back(&tasks[7]);   // alone
+  queue.push_front(&tasks[2]);  // from here on there is a list
+  EXPECT_EQ(index_of(tasks, queue.pop()), 2);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 3);
+  queue.push_front(&tasks[5]);
+  queue.push_front(&tasks[4]);
+  queue.push_back(&tasks[8]);
+  for (ptrdiff_t i = 4; i <= 8; i++) {
     EXPECT_EQ(index_of(tasks, queue.pop()), i);
   }
   EXPECT_EQ(queue.pop(), nullptr);
 }
 
-// Threads push to either end while one pops. Each task comes once. What a thread pushes to the back
-// comes in its order, and a pop() that begins after a push has returned finds something.
+// A task that is alone at the front becomes the first of a list.
+TEST(SeriesQueue, TheFrontStaysTheFrontWhenAListBegins) {
+  std::array<Queued, 5> tasks;
+  SeriesQueue queue;
+  queue.push_back(&tasks[0]);
+  queue.push_back(&tasks[3]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+  queue.push_front(&tasks[2]);
+  queue.push_back(&tasks[4]);
+  queue.push_front(&tasks[1]);
+  for (ptrdiff_t i = 1; i <= 4; i++) {
+    EXPECT_EQ(index_of(tasks, queue.pop()), i);
+  }
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+TEST(SeriesQueue, ATaskIsPutBackBeforeAllOthers) {
+  std::array<Queued, 4> tasks;
+  SeriesQueue queue;
+  queue.put_back(&tasks[0]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+
+  queue.push_back(&tasks[1]);
+  queue.push_back(&tasks[2]);
+  queue.put_back(&tasks[0]);
+  for (ptrdiff_t i = 0; i <= 1; i++) {
+    EXPECT_EQ(index_of(tasks, queue.pop()), i);
+  }
+  queue.push_front(&tasks[1]);  // before task 2, which was taken
+  queue.put_back(&tasks[0]);
+  queue.push_back(&tasks[3]);
+  for (ptrdiff_t i = 0; i <= 3; i++) {
+    EXPECT_EQ(index_of(tasks, queue.pop()), i);
+  }
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+// Threads push to either end while one pops, and now and then puts back what it has popped. Each
+// task comes once. What a thread pushes to the back comes in its order, and a pop() that begins
+// after a push has returned finds something.
 TEST(SeriesQueueStress, NothingIsLostDoubledOrOvertaken) {
   constexpr size_t kThreads = 2;
   constexpr size_t kTasks = 400;
@@ -110,6 +157,10 @@ TEST(SeriesQueueStress, NothingIsLostDoubledOrOvertaken) {
         continue;
       }
       const auto index = static_cast<size_t>(i);
+      if (random.one_in(8)) {
+        queue.put_back(&tasks[index]);
+        continue;
+      }
       EXPECT_FALSE(seen[index]) << "round " << round;
       seen[index] = 1;
       popped++;

@@ -18,6 +18,7 @@ class Runnable {
  private:
   friend class Intake;
   friend class RunnableList;
+  friend class RunnableStack;
   Runnable *next_ = nullptr;
 };
 
@@ -79,9 +80,42 @@ class RunnableList {
 
  private:
   friend class Intake;
+  friend class RunnableStack;
   Runnable *head_ = nullptr;
   Runnable *tail_ = nullptr;
   size_t size_ = 0;
+};
+
+// Runnables of which the newest comes first, linked like those of a RunnableList, in one pointer.
+class RunnableStack {
+ public:
+  RunnableStack() = default;
+  RunnableStack(const RunnableStack &) = delete;
+  RunnableStack &operator=(const RunnableStack &) = delete;
+
+  bool empty() const { return head_ == nullptr; }
+
+  void push(Runnable *item) {
+    item->next_ = head_;
+    head_ = item;
+  }
+
+  // Removes and returns the first item. There is one.
+  Runnable *pop() {
+    Runnable *const item = head_;
+    head_ = item->next_;
+    return item;
+  }
+
+  // Moves all items of `list` here, in its order. The stack was empty.
+  void take(RunnableList &list) {
+    head_ = list.head_;
+    list.head_ = list.tail_ = nullptr;
+    list.size_ = 0;
+  }
+
+ private:
+  Runnable *head_ = nullptr;
 };
 
 }  // namespace workflow
