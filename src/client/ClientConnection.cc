@@ -319,12 +319,13 @@ void ClientConnection::ask_for_more() {
 bool ClientConnection::receive(RunnableList& finished) {
   using Result = ResponseReader::Result;
   Result result = Result::kNothing;
+  ResponseReader::Buffer buffer;  // not initialised: most of it is never used
   ClientFailure failure = {};
   ClientExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
     bool drained = true;
-    result = reader_.read(stream_, &drained, &failure);
+    result = reader_.read(stream_, buffer, &drained, &failure);
     if (result == Result::kNothing) {
       return is_asked_to_send() || (writable_ && has_unsent());
     }
@@ -336,7 +337,7 @@ bool ClientConnection::receive(RunnableList& finished) {
   }
   if (result == Result::kPart) {
     set_parsing(true);
-    result = reader_.parse(&failure);
+    result = reader_.parse(buffer, &failure);
     set_parsing(false);
   }
   if (result == Result::kPart) {

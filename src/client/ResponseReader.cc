@@ -8,23 +8,18 @@
 
 namespace workflow {
 
-namespace {
-
-thread_local char buffer[size_t{64} * 1024];
-
-}  // namespace
-
 void ResponseReader::end() {
   if (response_) {
     std::exchange(response_, nullptr)->set_channel(nullptr);
   }
 }
 
-ResponseReader::Result ResponseReader::read(Stream& stream, bool* drained, ClientFailure* failure) {
+ResponseReader::Result ResponseReader::read(Stream& stream, Buffer& buffer, bool* drained,
+                                            ClientFailure* failure) {
   DatagramAddress from;
   *drained = false;
-  const ssize_t n = datagrams_ ? receive_datagram(stream.fd(), buffer, sizeof buffer, &from)
-                               : stream.read(buffer, sizeof buffer, drained);
+  const ssize_t n = datagrams_ ? receive_datagram(stream.fd(), buffer.data(), buffer.size(), &from)
+                               : stream.read(buffer.data(), buffer.size(), drained);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Result::kNothing;
   if (n < 0) {
     const int error = errno;
@@ -37,12 +32,12 @@ ResponseReader::Result ResponseReader::read(Stream& stream, bool* drained, Clien
   return n > 0 || datagrams_ ? Result::kPart : Result::kEnd;
 }
 
-ResponseReader::Result ResponseReader::parse(ClientFailure* failure) {
+ResponseReader::Result ResponseReader::parse(const Buffer& buffer, ClientFailure* failure) {
   size_t taken = size_;
   errno = 0;
   int result = -1;
   try {
-    result = response_->append(buffer, &taken);
+    result = response_->append(buffer.data(), &taken);
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "client/ClientFailure.h"
@@ -12,8 +13,8 @@ namespace workflow {
 //
 // Belongs to a connection. begin(), end() and read() are called under the connection's lock.
 // parse() is called without it: between begin() and end() the response belongs to the poller's
-// thread, which alone reads and parses. A part that has been read is parsed before the same thread
-// reads again, because all readers of a thread share one buffer.
+// thread, which alone reads and parses. A part that has been read is parsed before the next one is
+// read.
 class ResponseReader {
  public:
   explicit ResponseReader(bool datagrams) : datagrams_(datagrams) {}
@@ -35,16 +36,18 @@ class ResponseReader {
     kEnd,           // the peer sends no more. `*failure` is set for the case that it should have
     kFailed         // `*failure` is set
   };
-  // Returns kNothing, kEnd or kFailed, or else kPart: something has come for parse(). Sets
-  // `*drained` to whether more can be read only after the next event.
-  Result read(Stream& stream, bool* drained, ClientFailure* failure);
+  using Buffer = std::array<char, size_t{64} * 1024>;
+  // Returns kNothing, kEnd or kFailed, or else kPart: something has come for parse(), to which the
+  // caller gives the same buffer. Sets `*drained` to whether more can be read only after the next
+  // event.
+  Result read(Stream& stream, Buffer& buffer, bool* drained, ClientFailure* failure);
   // Returns kPart, kWhole, kWholeAndMore or kFailed.
-  Result parse(ClientFailure* failure);
+  Result parse(const Buffer& buffer, ClientFailure* failure);
 
  private:
   const bool datagrams_;
   protocol::ProtocolMessage* response_ = nullptr;
-  size_t size_ = 0;  // how many bytes wait in the thread's buffer for parse()
+  size_t size_ = 0;  // how many bytes wait for parse()
 };
 
 }  // namespace workflow

@@ -53,7 +53,7 @@ bool DatagramPort::may_read() {
 }
 
 void DatagramPort::read_requests(RunnableList& finished) {
-  static thread_local char buffer[kReadSize];
+  char buffer[kReadSize];
   int errors = 0;
   for (int i = 0; i < kMaxDatagrams; i++) {
     if (!may_read()) return;

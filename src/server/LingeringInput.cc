@@ -8,7 +8,7 @@ namespace workflow {
 
 LingeringInput::Result LingeringInput::discard(Stream& stream) {
   constexpr size_t kReadSize = size_t{64} * 1024;
-  static thread_local char buffer[kReadSize];
+  char buffer[kReadSize];
   const auto would_block = [] { return errno == EAGAIN || errno == EWOULDBLOCK; };
   ssize_t n = 0;
   if (stream.tls()) {

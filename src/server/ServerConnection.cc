@@ -148,7 +148,7 @@ bool ServerConnection::handshake() {
 }
 
 bool ServerConnection::read(RunnableList& finished) {
-  static thread_local char buffer[kReadSize];
+  char buffer[kReadSize];
   if (reader_.has_rest() && !stopping()) {
     const std::string rest = reader_.take_rest();
     return feed(rest.data(), rest.size(), finished);
