@@ -17,20 +17,38 @@ namespace workflow {
 
 namespace {
 
-// The names of the named timers of the simulation that the calling thread runs.
-std::map<const TimerTask*, std::string>& simulated_names() {
-  // NOLINTNEXTLINE(clang-diagnostic-exit-time-destructors)
-  static thread_local std::map<const TimerTask*, std::string> names;
-  return names;
+// The names of the named timers of the simulation that the calling thread runs, or null. At exit a
+// simulation may be destroyed later than what is local to the thread, so this has no destructor.
+constinit thread_local std::map<const TimerTask*, std::string>* simulated_names = nullptr;
+
+void note_simulated_name(const TimerTask* task, std::string_view name) {
+  if (!simulated_names) {
+    simulated_names = new std::map<const TimerTask*, std::string>;
+  }
+  (*simulated_names)[task] = name;
+}
+
+void forget_simulated_name(const TimerTask* task) {
+  if (!simulated_names) return;
+  simulated_names->erase(task);
+  if (simulated_names->empty()) {
+    delete std::exchange(simulated_names, nullptr);
+  }
+}
+
+// Null if it has none.
+const std::string* simulated_name(const TimerTask* task) {
+  if (!simulated_names) return nullptr;
+  const auto found = simulated_names->find(task);
+  return found == simulated_names->end() ? nullptr : &found->second;
 }
 
 }  // namespace
 
 std::string TimerTask::describe(const void* task) {
   const auto* const timer = static_cast<const TimerTask*>(task);
-  const auto found = simulated_names().find(timer);
-  std::string text = found == simulated_names().end() ? "a timer without a name"
-                                                      : "timer \"" + found->second + '"';
+  const std::string* const name = simulated_name(timer);
+  std::string text = name ? "timer \"" + *name + '"' : "a timer without a name";
   if (const uint64_t tag = timer->slot() ? TimerSlots::tag_of(timer->slot()) : 0) {
     text += " (tag " + std::to_string(tag) + ")";
   }
@@ -221,7 +239,7 @@ void NamedTimerTask::give_up_name_and_slot() {
   }
   give_up_slot();
   if (VirtualScheduler::current()) [[unlikely]] {
-    simulated_names().erase(this);
+    forget_simulated_name(this);
   }
 }
 
@@ -251,7 +269,7 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry:
                                                      : Policy::kAppend;
   try {
     if (VirtualScheduler::current()) [[unlikely]] {
-      simulated_names()[task] = name.name;
+      note_simulated_name(task, name.name);
     }
     task->set_tag(tag);
     switch (registry().link(task, name, others, Runtime::current().clock().now_ns())) {

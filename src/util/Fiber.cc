@@ -42,40 +42,46 @@ constexpr size_t kStackSize = 256 * 1024;
 // short simulation.
 class StackPool {
  public:
-  StackPool() = default;
-  StackPool(const StackPool&) = delete;
-  StackPool& operator=(const StackPool&) = delete;
-  ~StackPool() {
-    for (char* stack : free_) {
-      unmap(stack);
-    }
-  }
-
-  char* take() {
-    if (free_.empty()) return map();
-    char* stack = free_.back();
-    free_.pop_back();
+  static char* take() {
+    StackPool* const pool = of_thread();
+    if (!pool || pool->free_.empty()) return map();
+    char* const stack = pool->free_.back();
+    pool->free_.pop_back();
     return stack;
   }
 
-  void give_back(char* stack) {
+  static void give_back(char* stack) {
 #if defined(WORKFLOW_ADDRESS_SANITIZER)
     // Frames that never returned have left their red zones behind.
     __asan_unpoison_memory_region(stack, kStackSize);
 #endif
-    if (free_.size() < kMaxFree) {
-      free_.push_back(stack);
+    StackPool* const pool = of_thread();
+    if (pool && pool->free_.size() < kMaxFree) {
+      pool->free_.push_back(stack);
     } else {
       unmap(stack);
     }
   }
 
-  static StackPool& of_thread() {
-    static thread_local StackPool pool;  // NOLINT(clang-diagnostic-exit-time-destructors)
-    return pool;
+ private:
+  explicit StackPool(bool* ended) : ended_(ended) {}
+  StackPool(const StackPool&) = delete;
+  StackPool& operator=(const StackPool&) = delete;
+  ~StackPool() {
+    *ended_ = true;
+    for (char* stack : free_) {
+      unmap(stack);
+    }
   }
 
- private:
+  // Null once what is local to the thread was destroyed. At exit a simulation may outlive that.
+  static StackPool* of_thread() {
+    static thread_local bool ended = false;
+    if (ended) return nullptr;
+    static thread_local StackPool pool(&ended);  // NOLINT(clang-diagnostic-exit-time-destructors)
+    return &pool;
+  }
+
   static constexpr size_t kMaxFree = 64;
 
   static size_t guard_size() {
@@ -107,6 +113,7 @@ class StackPool {
     ::munmap(stack - guard_size(), guard_size() + kStackSize);
   }
 
+  bool* const ended_;
   std::vector<char*> free_;
 };
 
@@ -217,7 +224,7 @@ Fiber::Fiber() : context_(make_context()) {
 Fiber::Fiber(void (*entry)(void*), void* argument)
     : entry_(entry),
       argument_(argument),
-      stack_(StackPool::of_thread().take()),
+      stack_(StackPool::take()),
       context_(make_context()),
       bounds_bottom_(stack_),
       bounds_size_(kStackSize) {
@@ -233,7 +240,7 @@ Fiber::~Fiber() {
 #if defined(WORKFLOW_THREAD_SANITIZER)
     __tsan_destroy_fiber(tsan_fiber_);
 #endif
-    StackPool::of_thread().give_back(stack_);
+    StackPool::give_back(stack_);
   }
 }
 
