@@ -454,7 +454,7 @@ class WFTimerStore {
 
   // Closes the store as close(0) does: it waits for no run, but carries out the requests that are
   // under way, which takes as long as the store needs. A handler of this store, on_missed and
-  // on_lost must not destroy it: the store would not be closed, and its thread would go on.
+  // on_lost must not destroy it: it is not closed then, and goes on until the process ends.
   ~WFTimerStore();
   WFTimerStore(const WFTimerStore &) = delete;
   WFTimerStore &operator=(const WFTimerStore &) = delete;

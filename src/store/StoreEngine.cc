@@ -562,6 +562,14 @@ bool StoreEngine::close(int64_t limit_ns) {
   return ended;
 }
 
+void StoreEngine::close_or_abandon() {
+  if (runtime_.belongs_to_parent_process() || is_in_run()) {
+    self_ = shared_from_this();
+  } else {
+    close(0);
+  }
+}
+
 bool StoreEngine::is_in_run() const {
   if (Report::is_of(*this)) return true;
   const DeadlineScope* const scope = SeriesScope::get(WFScope::current());

@@ -76,13 +76,10 @@ class StoreEngine final : public Service,
 
   // See WFTimerStore.
   bool close(int64_t limit_ns);
-  // After close(), when the store is destroyed. In a child of fork(2) the engine is never freed:
-  // the child does not have its thread, and what processes share belongs to the parent.
-  void abandon_in_child() {
-    if (runtime_.belongs_to_parent_process()) {
-      self_ = shared_from_this();
-    }
-  }
+  // Closes the store, which is being destroyed. The engine is never freed if a run of the store
+  // destroys it, nor in a child of fork(2): the child does not have its thread, and what processes
+  // share belongs to the parent.
+  void close_or_abandon();
   int handle(const std::string& kind, const WFTimerStore::Handler& handler,
              const WFStoreHandlerOptions& options);
   WFTimerStoreStats stats() const;
@@ -180,7 +177,7 @@ class StoreEngine final : public Service,
   StoreAlarms alarms_;
   StoreSettlement settlement_;
   Thread thread_;
-  std::shared_ptr<StoreEngine> self_;  // set by abandon_in_child()
+  std::shared_ptr<StoreEngine> self_;  // set if it is abandoned
 
   Mutex mutex_;
   CondVar work_;               // for the thread

@@ -195,8 +195,7 @@ WFTimerStore* WFTimerStore::open(const std::string& url, const WFStoreOptions& o
 WFTimerStore::WFTimerStore(std::shared_ptr<StoreEngine> engine) : engine_(std::move(engine)) {}
 
 WFTimerStore::~WFTimerStore() {
-  close(std::chrono::seconds(0));
-  engine_->abandon_in_child();
+  engine_->close_or_abandon();
 }
 
 bool WFTimerStore::close(workflow::Duration limit) {

@@ -188,6 +188,20 @@ void exits_in_a_handler() {
   exit_kit::wait_for_exit();
 }
 
+// Against the rules. The store is not closed, but goes on.
+void destroys_the_store_in_a_handler() {
+  static Tally& ran = *new Tally;
+  static std::atomic<WFTimerStore*> store{WFTimerStore::open("memory:destroyed")};
+  store.load()->schedule({"a", seconds(0), "kind"});
+  store.load()->schedule({"b", milliseconds(20), "kind"});
+  store.load()->handle("kind", [](WFStoredTimer*) {
+    delete store.exchange(nullptr);
+    ran.add();
+  });
+  ran.wait_for(2);
+  exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+}
+
 void exits_in_a_callback() {
   WFTimerStore& store = left_open();
   store
@@ -325,6 +339,7 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"opens where nobody answers", opens_where_nobody_answers},
     {"requests are under way", requests_are_under_way},
     {"exits in a handler", exits_in_a_handler},
+    {"destroys the store in a handler", destroys_the_store_in_a_handler},
     {"exits in a callback", exits_in_a_callback},
     {"exits in a report", exits_in_a_report},
     {"destroyed after the stop", destroyed_after_the_stop},
@@ -407,6 +422,10 @@ TEST(StoreExit, EachRequestIsAnswered) {
 
 TEST(StoreExit, AHandlerMayEndTheProcess) {
   EXPECT_EQ(exit_kit::play_promptly("exits in a handler"), "stopped\n");
+}
+
+TEST(StoreExit, AHandlerThatDestroysItsStoreLeavesItToTheExit) {
+  EXPECT_EQ(exit_kit::play_promptly("destroys the store in a handler"), "stopped\n");
 }
 
 TEST(StoreExit, ACallbackMayEndTheProcess) {
