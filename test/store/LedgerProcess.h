@@ -598,7 +598,11 @@ inline void settle() {
   const auto store = open_store();
   std::ifstream list(test_support::variable("LEDGER_LIST"));
   for (WFStoreRequestId id; list >> id.session >> id.number;) {
-    const WFStoreResult result = store->ask(id);
+    WFStoreResult result;
+    test_support::eventually([&] {
+      result = store->ask(id);
+      return result.error == EILSEQ || result.verdict() != WFStoreVerdict::kInDoubt;
+    });
     if (result.error == EILSEQ) {
       test_support::say("error " + std::to_string(result.error) + ' ' + result.message);
       return;

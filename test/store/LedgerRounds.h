@@ -199,38 +199,42 @@ class LedgerRounds {
         [this, process, enough] { return answers("ok ", process) >= enough; });
   }
 
-  // What is left of the store runs, and what is in doubt is settled: before that and after it.
-  // Returns what is wrong, in one line; empty: nothing.
+  // What is left of the store runs, and what is in doubt is settled: before that and after it, or
+  // twice after it, if it is in doubt only since then. Returns what is wrong, in one line; empty:
+  // nothing.
   std::string end_store() {
     KillLedger ledger(rules_);
     read_into(ledger);
-    {
-      std::ofstream list(path("list"));
-      for (const auto& ids : {ledger.in_doubt(), ledger.some_answered(50)}) {
-        for (const auto& [session, number] : ids) {
-          list << session << ' ' << number << '\n';
-        }
-      }
+    std::vector<KillLedger::Id> asked = ledger.in_doubt();
+    for (const KillLedger::Id& id : ledger.some_answered(50)) {
+      asked.push_back(id);
     }
+    write_list(asked);
     {
       std::ofstream kept(path("kept"));
       for (const std::string& name : ledger.names_of("keep")) {
         kept << name << '\n';
       }
     }
-    for (const char* const part : {"settle", "finish", "settle"}) {
-      const auto child = start(part, {"LEDGER_RATE=1000000"});  // as fast as it can
-      const std::string line = child->line().value_or("nothing");
-      if (line != (part == std::string("finish") ? "empty" : "settled")) {
-        return std::string(part) + " says " + line;
-      }
-      if (const int code = child->wait())
-        return std::string(part) + " ends with " + std::to_string(code);
+    std::string wrong = play_part("settle", "settled");
+    if (wrong.empty()) {
+      wrong = play_part("finish", "empty");
     }
+    if (!wrong.empty()) return wrong;
+    KillLedger finished(rules_);
+    read_into(finished);
+    for (const KillLedger::Id& id : finished.in_doubt()) {
+      if (std::find(asked.begin(), asked.end(), id) == asked.end()) {
+        asked.insert(asked.end(), 2, id);
+      }
+    }
+    write_list(asked);
+    wrong = play_part("settle", "settled");
+    if (!wrong.empty()) return wrong;
     KillLedger all(rules_);
     read_into(all);
     requests_ += all.requests();
-    in_doubt_ += ledger.in_doubt().size();
+    in_doubt_ += finished.in_doubt().size();
     starts_ += all.starts();
     repeated_ += all.repeated();
     dates_ += all.further_dates();
@@ -262,6 +266,22 @@ class LedgerRounds {
   // Adds a line to a file, to which a process may write, too.
   static void note(const std::string& line, const std::string& file) {
     std::ofstream(file, std::ios::app) << line + '\n' << std::flush;
+  }
+
+  // What a process that settles will ask for.
+  void write_list(const std::vector<KillLedger::Id>& ids) const {
+    std::ofstream list(path("list"));
+    for (const auto& [session, number] : ids) {
+      list << session << ' ' << number << '\n';
+    }
+  }
+  // Returns what is wrong, unless the process says `line` and ends.
+  std::string play_part(const std::string& part, const std::string& line) {
+    const auto child = start(part, {"LEDGER_RATE=1000000"});  // as fast as it can
+    const std::string said = child->line().value_or("nothing");
+    if (said != line) return part + " says " + said;
+    const int code = child->wait();
+    return code == 0 ? "" : part + " ends with " + std::to_string(code);
   }
 
   void read_into(KillLedger& ledger) const {
