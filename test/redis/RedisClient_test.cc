@@ -233,12 +233,9 @@ TEST(RedisClient, AUrlThatMakesNoSenseIsReported) {
 }
 
 TEST(RedisClient, ServersThatAreNotThereAreReported) {
-  uint16_t port = 0;
-  {
-    RawServer server([](Peer&, int) {});
-    port = server.port();
-  }
-  EXPECT_EQ(run("redis://127.0.0.1:" + std::to_string(port), {"PING"}).error, ECONNREFUSED);
+  const workflow::UniqueFd kept = test_support::keep_port();
+  const std::string port = std::to_string(test_support::port_of(kept.get()));
+  EXPECT_EQ(run("redis://127.0.0.1:" + port, {"PING"}).error, ECONNREFUSED);
   EXPECT_EQ(run("redis+unix:///nonexistent/redis.sock", {"PING"}).error, ENOENT);
 }
 

@@ -181,7 +181,7 @@ TEST_P(BoundedStop, TellsWhatStillRuns) {
 TEST_P(BoundedStop, CutsOffAClientThatDoesNotRead) {
   BoundedEnds ends;
   struct WFServerParams params = http_params();
-  params.linger_timeout = 1000;  // so long it has to notice on a machine that is busy, too
+  params.linger_timeout = 3000;  // so long it has to notice on a machine that is busy, too
   TestServer server(
       [&ends](WFHttpTask* task) {
         task->get_resp()->append_output_body(std::string(32 * 1024 * 1024, 'x'));
@@ -244,21 +244,26 @@ TEST(StopWithin, FromInsideARequestIsRefused) {
   EXPECT_EQ(error, EDEADLK);
 }
 
-// Requests, their delays' ends and the stop meet: every task ends, and only once.
+// Requests, their delays' ends and the stop meet: every task ends, and only once. The clients try
+// again when the server has gone, so its port is kept from others.
 TEST(StopWithin, MeetsEverything) {
+  const workflow::UniqueFd kept = test_support::keep_port();
   for (int round = 0; round < 100; round++) {
     BoundedEnds ends;
     std::atomic<int> begun{0};
     int running = 0;
     std::atomic<bool> stopped{false};
     {
-      TestServer server([&](WFHttpTask* task) {
-        begun++;
-        delayed(ends)(task);
-        if (round % 2 == 0) {
-          task->cancel_timers_on_closed();
-        }
-      });
+      TestServer server(
+          [&](WFHttpTask* task) {
+            begun++;
+            delayed(ends)(task);
+            if (round % 2 == 0) {
+              task->cancel_timers_on_closed();
+            }
+          },
+          http_params(), nullptr, -1, test_support::port_of(kept.get()));
+      ASSERT_TRUE(server.started());
       std::vector<std::jthread> clients;
       for (int i = 0; i < 4; i++) {
         clients.emplace_back([&, i] {

@@ -99,8 +99,9 @@ std::string live(uint16_t port, TestRandom& random) {
   return "";
 }
 
-// Connects and sends whatever it may until it has to end. Whether it is served does not matter.
-void harass(std::atomic<uint16_t>& port, const std::atomic<bool>& enough, TestRandom random) {
+// Connects and sends whatever it may until it has to end. Whether it is served does not matter. The
+// test keeps the port, so that no server of another test gets it, and all this, between two rounds.
+void harass(uint16_t port, const std::atomic<bool>& enough, TestRandom random) {
   while (!enough) {
     RawClient client(port);
     for (uint64_t i = random.below(4); i > 0 && client.connected(); i--) {
@@ -145,7 +146,8 @@ TEST(Stress, StopWhileClientsSendFuriously) {
       test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 200 : 500);
   struct WFServerParams params = http_params();
   params.linger_timeout = 5;  // a client that stays must not hold up each round for 2 s
-  std::atomic<uint16_t> port{0};
+  const workflow::UniqueFd kept = test_support::keep_port();
+  const uint16_t port = test_support::port_of(kept.get());
   std::atomic<bool> enough{false};
   std::vector<std::jthread> threads;
   for (unsigned t = 0; t < kThreads; t++) {
@@ -154,9 +156,8 @@ TEST(Stress, StopWhileClientsSendFuriously) {
   TestRandom random(seed);
   int requests = 0;
   for (int64_t round = 0; round < rounds; round++) {
-    TestServer server(serve, params);
+    TestServer server(serve, params, nullptr, -1, port);
     ASSERT_TRUE(server.started());
-    port = server.port();
     if (random.one_in(2)) {
       std::this_thread::sleep_for(std::chrono::microseconds(random.below(1500)));
     }
@@ -174,7 +175,8 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
   const uint64_t seed = test_support::test_seed();
   struct WFServerParams params = http_params();
   params.linger_timeout = 5;
-  std::atomic<uint16_t> port{0};
+  const workflow::UniqueFd kept = test_support::keep_port();
+  const uint16_t port = test_support::port_of(kept.get());
   std::atomic<bool> enough{false};
   WFHttpServer server(&params, serve);
   std::vector<std::jthread> threads;
@@ -183,8 +185,7 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
   }
   TestRandom random(seed, 2);
   for (int round = 0; round < (test_support::kSanitized ? 50 : 250); round++) {
-    ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-    port = test_support::port_of(server);
+    ASSERT_EQ(server.start("127.0.0.1", port), 0);
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(1000)));
     server.shutdown();
     server.stop();

@@ -387,13 +387,13 @@ TEST_P(Timeout, LingeringReadsNoMoreThanItsLimit) {
   client.set_send_buffer(kBuffer);
   ASSERT_TRUE(client.send("nonsense\r\n\r\n"));
   const size_t before = client.sent();
-  client.set_patience(std::chrono::seconds(2));  // also for a server that is late
-  EXPECT_FALSE(client.send(std::string(size_t{1024} * 1024, 'x'))) << "somebody took all of it";
+  EXPECT_TRUE(client.send(std::string(size_t{256} * 1024, 'x')));  // the limit
+  client.set_patience(std::chrono::seconds(2));                    // also for a server that is late
+  EXPECT_FALSE(client.send(std::string(size_t{768} * 1024, 'x'))) << "somebody took all of it";
   client.set_patience(test_support::kPatience);
-  // The limit, and the last read beyond it; and what the kernel holds on either side, twice the
-  // buffers that were asked for (socket(7)).
-  EXPECT_GE(client.sent() - before, 256U * 1024);
-  EXPECT_LE(client.sent() - before, (256U + 64) * 1024 + 4U * kBuffer);
+  // The limit, and the last read beyond it; and what the kernel holds on either side: twice the
+  // buffer that was asked for (socket(7)), and the segment of up to 64 KiB that has filled it.
+  EXPECT_LE(client.sent() - before, (256U + 64) * 1024 + 2 * (2U * kBuffer + 64 * 1024));
   EXPECT_EQ(client.status(), 400);
   EXPECT_EQ(connections(), 1u);
   advance(2 * kSecond);

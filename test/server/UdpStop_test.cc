@@ -209,9 +209,9 @@ TEST(UdpStop, AtAnyMoment) {
     EXPECT_EQ(begun, freed);
     EXPECT_EQ(server->get_conn_count(), 0u);
     other.join();
-    server.reset();
     over = true;
     sender.join();
+    server.reset();
   }
 }
 

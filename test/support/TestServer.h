@@ -94,9 +94,11 @@ class TestServer {
   }
   TestServer(Transport transport, http_process_t process)
       : TestServer(std::move(process), http_params(), transport) {}
+  // On a port that the test keeps, or on a free one.
   explicit TestServer(http_process_t process = echo,
                       const struct WFServerParams& params = http_params(),
-                      const test_support::Certificate* certificate = nullptr, int listen_fd = -1)
+                      const test_support::Certificate* certificate = nullptr, int listen_fd = -1,
+                      uint16_t port = 0)
       : server_(&params, [this, process = std::move(process)](WFHttpTask* task) {
           requests_++;
           process(task);
@@ -104,7 +106,7 @@ class TestServer {
         }) {
     const char* const cert = certificate ? certificate->cert_file.c_str() : nullptr;
     const char* const key = certificate ? certificate->key_file.c_str() : nullptr;
-    started_ = (listen_fd < 0 ? server_.start("127.0.0.1", 0, cert, key)
+    started_ = (listen_fd < 0 ? server_.start("127.0.0.1", port, cert, key)
                               : server_.serve(listen_fd, cert, key)) == 0;
     port_ = test_support::port_of(server_);
   }

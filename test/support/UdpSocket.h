@@ -28,12 +28,16 @@ class UdpSocket {
   }
   // Connects the socket: it sends to this port, and receives only from there.
   explicit UdpSocket(uint16_t peer, const char* host = "127.0.0.1") : UdpSocket() {
+    connect_to(peer, host);
+  }
+
+  static struct sockaddr_in at(uint16_t port) { return loopback(port); }
+
+  void connect_to(uint16_t peer, const char* host = "127.0.0.1") {
     struct sockaddr_in address = at(peer);
     ::inet_pton(AF_INET, host, &address.sin_addr);
     ::connect(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
   }
-
-  static struct sockaddr_in at(uint16_t port) { return loopback(port); }
 
   int fd() const { return fd_.get(); }
   uint16_t port() const { return port_; }
