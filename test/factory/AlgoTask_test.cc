@@ -162,7 +162,7 @@ TEST(SortTask, TakesAComparatorAndMoveOnlyElements) {
 }
 
 TEST(SortTask, TakesAFunctionAndItsInputMayBeReplaced) {
-  static Tally ended;
+  static Tally& ended = *new Tally;
   static int array[] = {4, 3, 2, 1};
   WFSortTask<int>* task = WFAlgoTaskFactory::create_sort_task<int>(
       "sort", nullptr, nullptr, +[](WFSortTask<int>* done) {

@@ -268,7 +268,7 @@ TEST(NamedCounter, CallbacksOfOneCallMayWaitForEachOther) {
   for (int i = 0; i < 2; i++) {
     WFTaskFactory::create_counter_task("name", 1, [&](WFCounterTask*) {
       group.done();
-      EXPECT_EQ(group.wait(10'000), std::future_status::ready);
+      group.wait();
       ended.add();
     })->start();
   }

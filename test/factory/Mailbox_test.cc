@@ -364,7 +364,7 @@ TEST(NamedMailbox, CallbacksOfOneCallMayWaitForEachOther) {
   for (int i = 0; i < 2; i++) {
     WFTaskFactory::create_mailbox_task("name", [&](WFMailboxTask*) {
       group.done();
-      EXPECT_EQ(group.wait(10'000), std::future_status::ready);
+      group.wait();
       ended.add();
     })->start();
   }

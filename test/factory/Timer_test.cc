@@ -140,7 +140,7 @@ TEST(Timer, HugeDelaysDoNotOverflowIntoThePast) {
 
 TEST(Timer, TheGreatestMicrosecondsAreMoreThanAnHour) {
   // An unnamed timer cannot be cancelled: this one ends with the process.
-  static TimerOutcomes at_exit;
+  static TimerOutcomes& at_exit = *new TimerOutcomes;
   WFTaskFactory::create_timer_task(UINT_MAX, at_exit.callback())->start();
   EXPECT_FALSE(at_exit.wait_for(1, kTimerQuiet));
 }

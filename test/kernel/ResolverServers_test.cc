@@ -15,10 +15,12 @@ using How = DnsReply::How;
 
 class ResolverServersTest : public test_support::ResolverTest {
  protected:
-  // An address of 127.0.0.1 where nobody listens.
-  static std::string nobody() {
-    return "127.0.0.1:" + std::to_string(test_support::UdpSocket().port());
-  }
+  ResolverServersTest() { nobody_.connect_to(nobody_.port()); }
+  // An address of 127.0.0.1 where nobody listens, and nobody will.
+  std::string nobody() const { return "127.0.0.1:" + std::to_string(nobody_.port()); }
+
+ private:
+  test_support::UdpSocket nobody_;  // receives only from itself
 };
 
 }  // namespace

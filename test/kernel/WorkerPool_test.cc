@@ -293,8 +293,8 @@ TEST(HandlerPool, GrowsWhileItStops) {
 TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
   // As at the end of a process, the pool and the thread are not given back.
   static HandlerPool& pool = *new HandlerPool(1);
-  static Tally runs;
-  static Tally stopped;
+  static Tally& runs = *new Tally;
+  static Tally& stopped = *new Tally;
   ASSERT_TRUE(pool.start());
   post(pool, [] {
     for (int i = 0; i < 100; i++) {
@@ -314,8 +314,8 @@ TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
 TEST(WorkerPool, AnAbandonedWorkerTakesNoOthersPlace) {
   // As at the end of a process, the pool and the thread are not given back.
   static ComputePool& pool = *new ComputePool(1);
-  static Tally abandoned;
-  static Tally runs;
+  static Tally& abandoned = *new Tally;
+  static Tally& runs = *new Tally;
   ASSERT_TRUE(pool.start());
   const auto post_item = [](std::function<void()> body) {
     EXPECT_TRUE(pool.post(pool.queue("queue"), new Item(std::move(body))));

@@ -20,6 +20,7 @@ using test_support::TestRandom;
 
 // What was begun and what has ended. At the end of all traffic each pair is equal.
 struct Ledger {
+  std::atomic<int64_t> users{0}, users_ended{0};
   std::atomic<int64_t> requests{0}, requests_ended{0};  // of the library's clients
   std::atomic<int64_t> served{0}, served_ended{0};      // by the library's servers
   std::atomic<int64_t> timers{0}, timers_ended{0};
@@ -30,8 +31,8 @@ struct Ledger {
   std::atomic<int64_t> wrong{0};  // replies that were not what was asked for
 
   bool balanced() const {
-    return requests == requests_ended && served == served_ended && timers == timers_ended &&
-           cancels == cancels_seen && computations == computations_ended;
+    return users == users_ended && requests == requests_ended && served == served_ended &&
+           timers == timers_ended && cancels == cancels_seen && computations == computations_ended;
   }
   void print() const {
     std::printf(
@@ -105,11 +106,15 @@ class User {
  public:
   User(Ledger& ledger, const std::atomic<bool>& enough, uint16_t plain, uint16_t tls,
        TestRandom random)
-      : ledger_(ledger), enough_(enough), plain_(plain), tls_(tls), random_(random) {}
+      : ledger_(ledger), enough_(enough), plain_(plain), tls_(tls), random_(random) {
+    ledger_.users++;
+  }
 
   void ask() {
     if (enough_) {
+      Ledger& ledger = ledger_;
       delete this;
+      ledger.users_ended++;
       return;
     }
     ledger_.requests++;
