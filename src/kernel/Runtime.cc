@@ -41,10 +41,6 @@ int poller_threads_of(const Runtime::Options& options) {
   return options.poller_threads > 0 ? options.poller_threads : std::min(usable_processors(), kMax);
 }
 
-// Relaxed. Only a child of fork(2) changes it, while it has one thread. Its other threads are
-// started later.
-std::atomic<int> forks{0};
-
 // Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
 // which then complete as aborted. stop() has ended its threads and their work.
 class ProcessRuntime {
@@ -94,7 +90,7 @@ class ProcessRuntime {
 
   // The only thread of the child belongs to no pool, because the pools have stayed with the parent.
   static void forget_parent() {
-    forks.fetch_add(1, std::memory_order_relaxed);
+    OriginProcess::forked();
     ThreadContext::current() = ThreadContext();
     making_ = new Mutex;
     runtime_.store(nullptr, std::memory_order_release);
@@ -124,10 +120,6 @@ Clock& Runtime::current_clock() {
   Runtime* const own = ThreadContext::current().runtime;
   Clock* const clock = own ? &own->clock() : process_clock().load();
   return clock ? *clock : system_clock();
-}
-
-int Runtime::forks_so_far() {
-  return forks.load(std::memory_order_relaxed);
 }
 
 bool Runtime::install_clock(Clock& clock) {

@@ -11,6 +11,7 @@
 #include "kernel/ComputePool.h"
 #include "kernel/FileIo.h"
 #include "kernel/HandlerPool.h"
+#include "kernel/OriginProcess.h"
 #include "kernel/Poller.h"
 #include "kernel/StallWatch.h"
 #include "util/Clock.h"
@@ -126,7 +127,7 @@ class Runtime {
 
   // Whether the runtime was created before a fork(2) and this process is the child. Then nothing
   // may wait for the runtime, because it has no threads here.
-  bool belongs_to_parent_process() const { return forks_ != forks_so_far(); }
+  bool belongs_to_parent_process() const { return origin_.is_parent(); }
 
   // True once stop() has made all services refuse new work.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
@@ -145,8 +146,6 @@ class Runtime {
   static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
 
   static Runtime& process_runtime();
-  // How many calls of fork(2) came between the first use of the process's runtime and now.
-  static int forks_so_far();
   bool start_threads();
   void end_waits();
   // Calls each service that is registered, the last one first. Forgets those for which `call`
@@ -159,7 +158,7 @@ class Runtime {
   // Keeps `part`, unless another thread has stored one first. Returns the part that is kept.
   RuntimePart& add_part(size_t slot, std::unique_ptr<RuntimePart> part);
 
-  const int forks_ = forks_so_far();
+  const OriginProcess origin_;
   Clock& clock_;
   HandlerPool handlers_;
   StallWatch watch_;
