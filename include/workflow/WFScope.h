@@ -33,7 +33,7 @@ class DeadlineScope;
 // Refers to a scope. It is a value that can be copied, stored anywhere and used for ever, even long
 // after the scope is finished. It keeps no task alive. Every const call may be made from any
 // thread, whatever happens to the scope at the same time. A default-constructed WFScope refers to
-// no scope.
+// no scope. In a child of fork(2) a scope of the parent that has not ended counts as finished.
 class WFScope {
  public:
   WFScope();

@@ -60,7 +60,8 @@ enum class WFTimerCancel {
   // or soon or, if it was not dispatched, after the dispatch, unless it is dropped. After this
   // answer no call through a handle of the timer succeeds.
   kTooLate = 1,
-  // Its callback has returned, and what it had captured is destroyed, or the timer was dropped.
+  // Its callback has returned, and what it had captured is destroyed, or the timer was dropped. In
+  // a child of fork(2) also the answer about every timer of the parent, which goes on there.
   kDone = 2,
   // The handle refers to no timer.
   kNoTimer = 3,

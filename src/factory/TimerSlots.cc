@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "factory/TimerTask.h"
+#include "kernel/OriginProcess.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
@@ -14,6 +15,10 @@ namespace workflow {
 class alignas(64) TimerSlots::Slot {
  public:
   explicit Slot(Shard& shard) : shard_(shard) {}
+
+  // Whether the timer is one of the process that this one was forked from. Then the lock must not
+  // be taken.
+  bool is_of_parent() const;
 
  private:
   friend class TimerSlots;
@@ -30,12 +35,17 @@ class alignas(64) TimerSlots::Slot {
 
 struct TimerSlots::Shard {
   Mutex mutex;
+  const OriginProcess origin;
   LendingCondition given_up;
   Slot* free WF_GUARDED_BY(mutex) = nullptr;
-  Shard* other = nullptr;  // of simulated_
+  Shard* other = nullptr;  // of simulated_, or of the parent process
 
   void add_slots() WF_REQUIRES(mutex);
 };
+
+bool TimerSlots::Slot::is_of_parent() const {
+  return shard_.origin.is_parent();
+}
 
 // Adds few slots at a time: while a table of slots grew, every thread that needs the mutex would
 // wait.
@@ -64,18 +74,32 @@ TimerSlots::Slot* TimerSlots::slot_of(const WFTimerHandle& handle) {
 
 TimerSlots::Shard& TimerSlots::next_shard() {
   if (!VirtualScheduler::current()) {
-    return shards_[next_shard_.fetch_add(1, std::memory_order_relaxed) % kShards];
+    const size_t number = next_shard_.fetch_add(1, std::memory_order_relaxed) % kShards;
+    Shard* const shards = shards_.load(std::memory_order_acquire);
+    // Each shard knows its process, because the memory of one that all threads read would be busy.
+    return (shards[number].origin.is_parent() ? leave_to_parent(shards) : shards)[number];
   }
   // The locks of a simulation exclude only its own threads, so it shares no slots with other system
   // threads. It has one shard only, so that every run with the same seed is the same.
   static thread_local Shard* shard = nullptr;
-  if (!shard) {
+  if (!shard || shard->origin.is_parent()) {
     shard = new Shard;
     shard->other = simulated_.load(std::memory_order_relaxed);
     while (!simulated_.compare_exchange_weak(shard->other, shard, std::memory_order_relaxed)) {
     }
   }
   return *shard;
+}
+
+TimerSlots::Shard* TimerSlots::leave_to_parent(Shard* shards) {
+  auto* const own = new Shard[kShards];
+  own->other = shards;  // for leak checkers
+  if (shards_.compare_exchange_strong(shards, own, std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
+    return own;
+  }
+  delete[] own;  // another thread was faster
+  return shards;
 }
 
 TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
@@ -132,6 +156,7 @@ std::string TimerSlots::describe(const void* slot) {
 WFTimerCancel TimerSlots::cancel(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
   if (!slot) return WFTimerCancel::kNoTimer;
+  if (slot->is_of_parent()) return WFTimerCancel::kDone;
   RunnableList ended;
   WFTimerCancel verdict = WFTimerCancel::kTooLate;
   {
@@ -149,7 +174,7 @@ WFTimerCancel TimerSlots::cancel(const WFTimerHandle& handle) {
 
 bool TimerSlots::wait(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) return true;
+  if (!slot || slot->is_of_parent()) return true;
   LendingCondition::Waiter waiter({"cancel_and_wait()", slot, &TimerSlots::describe});
   MutexLock lock(slot->shard_.mutex);
   while (slot->generation_ == handle.generation_) {
@@ -164,6 +189,7 @@ WFTimerMove TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   using Move = PollerTimers::Move;
   Slot* const slot = slot_of(handle);
   if (!slot) return WFTimerMove::kNoTimer;
+  if (slot->is_of_parent()) return WFTimerMove::kDone;
   MutexLock lock(slot->shard_.mutex);
   if (slot->generation_ != handle.generation_) return WFTimerMove::kDone;
   if (!slot->task_->uses_clock(clock)) return WFTimerMove::kOtherClock;
@@ -184,7 +210,7 @@ WFTimerMove TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) return -1;
+  if (!slot || slot->is_of_parent()) return -1;
   MutexLock lock(slot->shard_.mutex);
   return slot->generation_ == handle.generation_ && !slot->running_
              ? PollerTimers::remaining_ns(slot->task_, Runtime::current_clock())

@@ -24,7 +24,8 @@ class TimerTask;
 // nothing alive.
 //
 // There is one instance for the process, which is never destroyed. Slots are used again and never
-// freed.
+// freed. A child of fork(2) has slots of its own. Those of the parent stay there as they are, and
+// their handles say that the timer has ended.
 //
 // Thread-safe. Each shard has a mutex, which is the TimerSlots lock. It is taken before the locks
 // of NameRegistry, PollerTimers, CancelScope, a pool and LeaderThreads. The timer of a slot that is
@@ -75,11 +76,15 @@ class TimerSlots {
   TimerSlots();
   ~TimerSlots() = delete;
   Shard& next_shard();
+  // Called in a child of fork(2) with the shards of the parent. Returns those of the child.
+  Shard* leave_to_parent(Shard* shards);
   // Returns the handle's slot. Also prefetches the timer's memory while the slot is being read:
   // with many timers this saves a cache miss. The timer may be gone, so it is not accessed.
   static Slot* slot_of(const WFTimerHandle& handle);
 
-  Shard* const shards_;
+  // Constant but in a child of fork(2), whose first thread that asks for a slot replaces them.
+  // Release and acquire: the exchange publishes the new shards.
+  std::atomic<Shard*> shards_;
   // Both are relaxed. The number only spreads the timers over the shards, and no code reads the
   // list that begins at simulated_.
   std::atomic<size_t> next_shard_{0};

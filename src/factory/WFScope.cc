@@ -25,7 +25,8 @@ WFScope& WFScope::operator=(WFScope other) noexcept {
 bool WFScope::cancel(int error) const {
   constexpr int kLastErrno = 4095;  // as in the kernel
   const WFScope kept(*this);        // a callback may destroy this
-  return kept && kept.scope_->cancel(error > 0 && error <= kLastErrno ? error : ECANCELED);
+  return kept && !kept.scope_->belongs_to_parent_process() &&
+         kept.scope_->cancel(error > 0 && error <= kLastErrno ? error : ECANCELED);
 }
 
 int WFScope::error() const {

@@ -62,11 +62,13 @@ void DeadlineScope::set_host(Host* host) {
 }
 
 bool DeadlineScope::was_hosted() const {
+  if (belongs_to_parent_process()) return true;
   MutexLock lock(deadline_mutex_);
   return hosted_;
 }
 
 DeadlineScope::Host* DeadlineScope::join_host() {
+  if (belongs_to_parent_process()) return nullptr;
   MutexLock lock(deadline_mutex_);
   return host_ && host_->join() ? host_ : nullptr;
 }
@@ -74,6 +76,7 @@ DeadlineScope::Host* DeadlineScope::join_host() {
 int DeadlineScope::set_deadline(TimerDue due, std::optional<ClockId> clock) {
   bool passed = false;
   int error = reason();
+  if (error == 0 && belongs_to_parent_process()) return ECANCELED;
   if (error == 0) {
     MutexLock lock(deadline_mutex_);
     if (stage_ == Stage::kCreated) {
@@ -228,6 +231,7 @@ bool DeadlineScope::belongs_to(const void* owner) const {
 int64_t DeadlineScope::remaining_ns() const {
   if (reason() != 0) return 0;
   int64_t remaining_ns = kNever;
+  if (belongs_to_parent_process()) return remaining_ns;
   for (const DeadlineScope* scope = this; scope; scope = scope->outer()) {
     remaining_ns = std::min(remaining_ns, scope->own_remaining_ns());
   }
@@ -235,6 +239,7 @@ int64_t DeadlineScope::remaining_ns() const {
 }
 
 std::stop_token DeadlineScope::stop_token() {
+  if (belongs_to_parent_process()) return std::stop_token();
   MutexLock lock(deadline_mutex_);
   if (!stop_request_) {
     stop_request_ = std::make_unique<StopRequest>();

@@ -6,6 +6,7 @@
 #include <stop_token>
 
 #include "kernel/CancelScope.h"
+#include "kernel/OriginProcess.h"
 #include "kernel/TimerDue.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
@@ -18,6 +19,9 @@ namespace workflow {
 // The deadline is a timer of a poller. While the timer is queued, or has expired and was posted, it
 // holds a reference to the scope. So nobody waits for it.
 //
+// In a child of fork(2) a scope of the parent counts as finished, because what is inside is the
+// parent's. cancel() does not look at that, but WFScope::cancel() does.
+//
 // Thread-safe. Lock order: deadline_mutex_, then that of PollerTimers or CancelScope.
 class DeadlineScope final : public CancelScope, public Runnable {
  public:
@@ -27,6 +31,9 @@ class DeadlineScope final : public CancelScope, public Runnable {
 
   // Whether this scope, or one around it, was made for `owner`.
   bool belongs_to(const void* owner) const;
+
+  // Whether the scope was made before a fork(2) and this process is the child.
+  bool belongs_to_parent_process() const { return origin_.is_parent(); }
 
   // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
   // now if start() was called. If the deadline has passed already, start() will answer ETIMEDOUT;
@@ -71,7 +78,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
   void set_host(Host* host);
   // Joins the host, or returns null if there is none any more.
   Host* join_host();
-  // Whether there is or was a host.
+  // Whether there is or was a host. True for a scope of the parent process.
   bool was_hosted() const;
 
   // A token of which stop is requested when the scope ends, by the thread that ends it. Throws
@@ -98,6 +105,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
   const DeadlineScope* outer() const;
 
   const void* const owner_;
+  const OriginProcess origin_;
   mutable Mutex deadline_mutex_;
   Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
   bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;

@@ -1,27 +1,89 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 
+#include "kernel/Runtime.h"
 #include "support/ExitKit.h"
 #include "support/InChild.h"
 #include "support/Loopback.h"
+#include "util/Clock.h"
 #include "util/Sanitizers.h"
 #include "workflow/Executor.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpServer.h"
+#include "workflow/WFScope.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 // fork(2) while the library runs: threads stay with the parent, the rest of the process is copied.
 // Here the child of the test is the parent that forks.
 
+using namespace std::chrono_literals;
+
 namespace {
+
+// A fork that is to happen in the middle of a call of the library, with the locks that it holds
+// there. The thread that forks has them, so in the child nobody ever unlocks them.
+class ForkInside {
+ public:
+  // Returns what the child ends with, which does what `in_the_child` does, or 0 if `call` does not
+  // get to a place that forks.
+  static int of(const std::function<void()>& call, const std::function<int()>& in_the_child) {
+    in_the_child_ = &in_the_child;
+    ended_with_ = 0;
+    call();
+    in_the_child_ = nullptr;
+    return ended_with_;
+  }
+
+  static void here() {
+    if (const auto* const in_the_child = std::exchange(in_the_child_, nullptr)) {
+      ended_with_ = test_support::in_child(*in_the_child);
+    }
+  }
+
+ private:
+  static inline thread_local const std::function<int()>* in_the_child_ = nullptr;
+  static inline thread_local int ended_with_ = 0;
+};
+
+// The system's clock. A thread that looks at it may be holding locks.
+class ForkingClock final : public workflow::Clock {
+ public:
+  static void install() {
+    static ForkingClock& clock = *new ForkingClock;  // the pollers read it until the very end
+    workflow::Runtime::install_clock(clock);
+  }
+
+  int64_t now_ns() override { return now_ns_on(workflow::ClockId::kMonotonic); }
+  int64_t now_ns_on(workflow::ClockId clock) override {
+    ForkInside::here();
+    return workflow::system_clock().now_ns_on(clock);
+  }
+  bool is_system_clock() const override { return true; }
+};
+
+// Ends its timer, as the destructor of an object that owns one does.
+class TimerOwner {
+ public:
+  ~TimerOwner() {
+    if (timer != WFTimerHandle() && timer.cancel_and_wait() != WFTimerCancel::kDone) {
+      ::_exit(8);  // in the parent the timer has been aborted by now
+    }
+  }
+  WFTimerHandle timer;
+};
 
 // Destroyed in the child as in the parent.
 WFHttpServer server([](WFHttpTask* task) { task->get_resp()->append_output_body("served"); });
 Executor executor;
 ExecQueue queue;
+TimerOwner owner;
 
 std::string url() {
   return "http://127.0.0.1:" + std::to_string(test_support::port_of(server)) + "/";
@@ -60,6 +122,10 @@ bool compute() {
   return true;
 }
 
+void say_whether(bool right) {
+  exit_kit::say(right ? "all is well" : "something went wrong");
+}
+
 // Says whether all goes well when a child does what `in_the_child` does. That is told where the
 // parent serves, and returns what the child ends with.
 void fork_and_go_on(const std::function<int(const std::string&)>& in_the_child) {
@@ -73,7 +139,88 @@ void fork_and_go_on(const std::function<int(const std::string&)>& in_the_child) 
   // Nothing of that has touched the parent.
   right = right && called == 0 && ask(at) && expire() && compute();
   right = right && WFTaskFactory::cancel_by_name("long") == 1 && expire();
-  exit_kit::say(right ? "all is well" : "something went wrong");
+  say_whether(right);
+}
+
+WFTimerHandle started(WFTimerTask* timer) {
+  const WFTimerHandle handle = WFTimer::handle_of(timer);
+  timer->start();
+  return handle;
+}
+
+bool is_done(const WFTimerHandle& timer) {
+  return timer.reschedule(1ms) == WFTimerMove::kDone && !timer.remaining() &&
+         timer.cancel() == WFTimerCancel::kDone && timer.cancel_and_wait() == WFTimerCancel::kDone;
+}
+
+void fork_with_handles() {
+  static std::atomic<int> ticks{0};
+  owner.timer = started(WFTimer::create(1h, nullptr));
+  const WFTimerHandle periodic = started(WFTimer::create_periodic(
+      {1h}, {}, [](const WFTimerTick&) { ticks++; }, nullptr));
+  WFFacilities::WaitGroup runs(1);
+  WFFacilities::WaitGroup may_return(1);
+  const WFTimerHandle running = started(WFTimer::create(0ns, [&](WFTimerTask*) {
+    runs.done();
+    may_return.wait();
+  }));
+  WFTimerTask* const unstarted = WFTimer::create(1h, nullptr);
+  const WFTimerHandle waiting = WFTimer::handle_of(unstarted);
+  runs.wait();
+  const int ended_with = test_support::in_child([&] {
+    WFTimerTask* const own = WFTimer::create(1h, nullptr);
+    const WFTimerHandle fresh = WFTimer::handle_of(own);
+    const bool right = is_done(owner.timer) && is_done(periodic) && is_done(running) &&
+                       is_done(waiting) && fresh.cancel() == WFTimerCancel::kWon;
+    own->dismiss();
+    return right && is_done(fresh) ? 7 : 1;
+  });
+  bool right = ended_with == 7 && ticks == 0 && running.cancel() == WFTimerCancel::kTooLate;
+  may_return.done();
+  // The parent has its timers as before.
+  right = right && owner.timer.remaining() > 50min && periodic.remaining() > 50min;
+  right = right && periodic.cancel_and_wait() == WFTimerCancel::kWon;
+  right = right && waiting.cancel() == WFTimerCancel::kWon;
+  unstarted->dismiss();
+  running.cancel_and_wait();
+  say_whether(right && expire());
+}
+
+void fork_in_a_call_by_handle() {
+  ForkingClock::install();
+  const WFTimerHandle timer = started(WFTimer::create(1h, nullptr));
+  owner.timer = timer;
+  const int ended_with = ForkInside::of([&] { timer.remaining(); },
+                                        [&] {
+                                          // New timers get to the place that was locked, too.
+                                          for (int i = 0; i < 100; i++) {
+                                            WFTimerTask* const own = WFTimer::create(1h, nullptr);
+                                            const WFTimerHandle fresh = WFTimer::handle_of(own);
+                                            own->dismiss();
+                                            if (!is_done(fresh)) return 1;
+                                          }
+                                          return is_done(timer) ? 7 : 1;
+                                        });
+  say_whether(ended_with == 7 && timer.remaining() > 50min && expire());
+}
+
+void fork_with_a_scope() {
+  WFFacilities::WaitGroup ended(1);
+  WFScopeTask* const task = WFTaskFactory::create_scope_task(
+      WFTaskFactory::create_timer_task(3600, 0, nullptr), [&](WFScopeTask*) { ended.done(); });
+  const WFScope scope = task->scope();
+  scope.set_deadline(2h);
+  task->start();
+  const int ended_with = test_support::in_child([&] {
+    const bool moved = scope.set_deadline(1ms);
+    const bool right = !moved && errno == ECANCELED &&
+                       scope.remaining() == std::chrono::nanoseconds::max() &&
+                       !scope.stop_token().stop_possible() && !scope.cancel();
+    return right && scope.error() == 0 ? 7 : 1;
+  });
+  const bool right = ended_with == 7 && scope.remaining() > 1h && scope.cancel();
+  ended.wait();
+  say_whether(right && expire());
 }
 
 constexpr exit_kit::Scenario kScenarios[] = {
@@ -93,6 +240,9 @@ constexpr exit_kit::Scenario kScenarios[] = {
          return fresh && expire() && compute() && ask(at) ? 7 : 1;
        });
      }},
+    {"has handles", fork_with_handles},
+    {"in a call by handle", fork_in_a_call_by_handle},
+    {"has a scope", fork_with_a_scope},
 };
 
 // Sanitizers: the child neither has nor can find what only threads of the parent point to.
@@ -108,6 +258,20 @@ TEST(Fork, AChildMayExit) {
 
 TEST(Fork, AChildMayEndWhatTheParentGoesOnUsing) {
   EXPECT_EQ(play("stops"), "all is well\n");
+}
+
+TEST(Fork, AChildFindsTheTimersOfItsParentDone) {
+  EXPECT_EQ(play("has handles"), "all is well\n");
+}
+
+TEST(Fork, AChildFindsTheScopesOfItsParentFinished) {
+  EXPECT_EQ(play("has a scope"), "all is well\n");
+}
+
+// While a thread of the parent holds the lock of the object that the child asks and destroys.
+
+TEST(Fork, AChildNeedsNoLockOfTheParentsTimers) {
+  EXPECT_EQ(play("in a call by handle"), "all is well\n");
 }
 
 // ThreadSanitizer ends a process that starts threads after a fork with threads.
