@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
+#include "kernel/OriginProcess.h"
 #include "util/Mutex.h"
 #include "workflow/WFMessageQueue.h"
 #include "workflow/WFResourcePool.h"
@@ -21,8 +23,12 @@ class ResourceLine {
 
   // The source is gone: a conditional that enters after this waits until the library ends.
   void close() {
+    if (origin_.is_parent()) {
+      source_.store(nullptr, std::memory_order_relaxed);  // nobody here may have the lock
+      return;
+    }
     UserLock lock(mutex_);
-    source_ = nullptr;
+    source_.store(nullptr, std::memory_order_relaxed);
   }
 
   void set_available(size_t n) {
@@ -43,8 +49,11 @@ class ResourceLine {
  private:
   void unlink(ResourceConditional* conditional) WF_REQUIRES(mutex_);
 
+  const OriginProcess origin_;
   UserMutex mutex_;
-  ResourceSource* source_ WF_GUARDED_BY(mutex_);
+  // Relaxed. Changed with mutex_ held, but in a child of fork(2), where a thread of the parent may
+  // hold it for ever.
+  std::atomic<ResourceSource*> source_;
   // The number of free resources. A negative value is the number of conditionals that wait.
   long value_ WF_GUARDED_BY(mutex_) = 0;
   ResourceConditional* first_ WF_GUARDED_BY(mutex_) = nullptr;
@@ -81,10 +90,10 @@ class ResourceConditional final : public WFConditional {
 
 void ResourceLine::enter(ResourceConditional* conditional) {
   UserLock lock(mutex_);
-  const bool has_one = value_ > 0 && source_;
+  ResourceSource* const source = value_ > 0 ? source_.load(std::memory_order_relaxed) : nullptr;
   value_--;
-  if (has_one) {
-    conditional->deliver(source_->pop());
+  if (source) {
+    conditional->deliver(source->pop());
     return;
   }
   conditional->waits_ = true;
@@ -122,8 +131,9 @@ void ResourceLine::post(void* resource) {
         ends = next;
       }
     }
-    if (!taken && source_) {
-      source_->push(resource);
+    ResourceSource* const source = taken ? nullptr : source_.load(std::memory_order_relaxed);
+    if (source) {
+      source->push(resource);
       value_++;
     }
   }

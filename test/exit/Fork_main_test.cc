@@ -16,6 +16,7 @@
 #include "workflow/Executor.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpServer.h"
+#include "workflow/WFResourcePool.h"
 #include "workflow/WFScope.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
@@ -68,6 +69,18 @@ class ForkingClock final : public workflow::Clock {
   bool is_system_clock() const override { return true; }
 };
 
+// Its functions are called with its lock held.
+class ForkingPool final : public WFResourcePool {
+ public:
+  using WFResourcePool::WFResourcePool;
+
+ protected:
+  void push(void* resource) override {
+    ForkInside::here();
+    WFResourcePool::push(resource);
+  }
+};
+
 // Ends its timer, as the destructor of an object that owns one does.
 class TimerOwner {
  public:
@@ -83,6 +96,7 @@ class TimerOwner {
 WFHttpServer server([](WFHttpTask* task) { task->get_resp()->append_output_body("served"); });
 Executor executor;
 ExecQueue queue;
+ForkingPool pool(1);
 TimerOwner owner;
 
 std::string url() {
@@ -223,6 +237,12 @@ void fork_with_a_scope() {
   say_whether(right && expire());
 }
 
+void fork_in_a_post() {
+  const bool runs = expire();
+  const int ended_with = ForkInside::of([] { pool.post(nullptr); }, [] { return 7; });
+  say_whether(runs && ended_with == 7 && expire());
+}
+
 constexpr exit_kit::Scenario kScenarios[] = {
     {"exits", [] { fork_and_go_on([](const std::string&) { return 7; }); }},
     {"stops",
@@ -243,6 +263,7 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"has handles", fork_with_handles},
     {"in a call by handle", fork_in_a_call_by_handle},
     {"has a scope", fork_with_a_scope},
+    {"in a post", fork_in_a_post},
 };
 
 // Sanitizers: the child neither has nor can find what only threads of the parent point to.
@@ -272,6 +293,10 @@ TEST(Fork, AChildFindsTheScopesOfItsParentFinished) {
 
 TEST(Fork, AChildNeedsNoLockOfTheParentsTimers) {
   EXPECT_EQ(play("in a call by handle"), "all is well\n");
+}
+
+TEST(Fork, AChildNeedsNoLockOfAResourcePool) {
+  EXPECT_EQ(play("in a post"), "all is well\n");
 }
 
 // ThreadSanitizer ends a process that starts threads after a fork with threads.
