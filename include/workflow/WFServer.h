@@ -3,9 +3,9 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,7 +21,8 @@ class Server;
 // sends replies. The derived class says what a request and a reply are.
 //
 // Threads: start, serve, shutdown, wait_finish and stop may be called from any thread, but only one
-// start at a time. After wait_finish() the server can be started again.
+// start at a time. After wait_finish() the server can be started again. In a child of fork(2) a
+// server of the parent is not started, and can be: the parent goes on serving.
 class WFServerBase {
  public:
   explicit WFServerBase(const struct WFServerParams *params);
@@ -155,9 +156,10 @@ class WFServerBase {
   // Takes ownership of the descriptor.
   int open(int listen_fd, const char *cert_file, const char *key_file);
   static int choose_context(SSL *ssl, int *alert, void *server);
+  workflow::Server &implementation() const;
 
   const struct WFServerParams params_;
-  const std::unique_ptr<workflow::Server> server_;
+  std::atomic<workflow::Server *> server_;  // constant but in a child of fork(2)
 };
 
 // A server whose messages are REQ and RESP. `process` is called for each request, on a thread of

@@ -81,6 +81,7 @@ bool Server::listen(Runtime& runtime, UniqueFd fd) {
 }
 
 bool Server::is_open() const {
+  if (belongs_to_parent_process()) return false;
   MutexLock lock(mutex_);
   return runtime_ != nullptr;
 }
@@ -271,6 +272,7 @@ void Server::runtime_stopped() {
 }
 
 size_t Server::connection_count() const {
+  if (belongs_to_parent_process()) return 0;
   MutexLock lock(mutex_);
   return port_ ? port_->under_way() : alive_;
 }
@@ -281,6 +283,10 @@ int Server::listening_fd() const {
 }
 
 int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
+  if (belongs_to_parent_process()) {
+    errno = ENOTCONN;
+    return -1;
+  }
   MutexLock lock(mutex_);
   const int fd = listening_fd();
   if (fd < 0) {
@@ -300,15 +306,13 @@ int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
 }
 
 void Server::shut_down() {
+  // The parent goes on serving.
+  if (belongs_to_parent_process()) return;
   Listener* listener = nullptr;  // which is still to be deleted
   bool had_listener = false;
   Ref<DatagramPort> port;
   {
     MutexLock lock(mutex_);
-    if (runtime_ && runtime_->belongs_to_parent_process()) {
-      runtime_ = nullptr;  // in a child of fork(2): the parent goes on serving
-      return;
-    }
     shutting_down_++;
     listener = std::exchange(listener_, nullptr);
     had_listener = listener != nullptr;
@@ -377,6 +381,7 @@ void Server::wait() {
 }
 
 void Server::require_finished() const {
+  if (belongs_to_parent_process()) return;
   MutexLock lock(mutex_);
   if (runtime_ && !runtime_stopped_ && !is_finished()) {
     std::fprintf(

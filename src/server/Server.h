@@ -7,6 +7,7 @@
 
 #include "kernel/LendingCondition.h"
 #include "kernel/Listener.h"
+#include "kernel/OriginProcess.h"
 #include "kernel/Runtime.h"
 #include "kernel/TlsContext.h"
 #include "server/DatagramPort.h"
@@ -20,12 +21,18 @@ namespace workflow {
 
 // The implementation of WFServerBase: its listener and its connections, or its port for datagrams.
 //
+// In a child of fork(2) a server of the parent counts as closed, and stays as it is for ever: it is
+// neither opened nor destroyed. A start there makes another one (WFServerBase::open()).
+//
 // Thread-safe. While a thread holds mutex_ it calls no connection, and waits for nothing but
 // changed_.
 class Server final : public ServerHost, public Service {
  public:
   explicit Server(WFServerBase& interface) : interface_(interface) {}
   ~Server() = default;
+
+  // Whether this was made before a fork(2) and this process is the child.
+  bool belongs_to_parent_process() const { return origin_.is_parent(); }
 
   // Accepts connections on a listening socket, or reads datagrams. Uses TLS if `tls` holds a
   // context. Returns 0, or -1 with errno.
@@ -121,6 +128,7 @@ class Server final : public ServerHost, public Service {
   static inline thread_local const Server* giving_back_for_ = nullptr;
 
   WFServerBase& interface_;
+  const OriginProcess origin_;
   TlsContext tls_;  // constant while started
   mutable Mutex mutex_;
   LendingCondition changed_;

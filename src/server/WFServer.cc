@@ -41,10 +41,17 @@ int acknowledge_name(SSL* ssl, int* alert, void* /*argument*/) {
 }  // namespace
 
 WFServerBase::WFServerBase(const struct WFServerParams* params)
-    : params_(effective(*params)), server_(std::make_unique<workflow::Server>(*this)) {}
+    : params_(effective(*params)), server_(new workflow::Server(*this)) {}
 
 WFServerBase::~WFServerBase() {
-  server_->require_finished();
+  if (implementation().belongs_to_parent_process()) return;  // never freed: it is the parent's
+  implementation().require_finished();
+  delete &implementation();
+}
+
+// Acquire, as the store in open() releases.
+workflow::Server& WFServerBase::implementation() const {
+  return *server_.load(std::memory_order_acquire);
 }
 
 int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_file) {
@@ -68,7 +75,11 @@ int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_fil
   }
   if (!workflow::is_datagram(params_.transport_type) && !workflow::make_listen(fd.get())) return -1;
   try {
-    return server_->open(std::move(fd), std::move(tls));
+    if (implementation().belongs_to_parent_process()) {
+      // The parent's may be locked for ever, and has the parent's connections.
+      server_.store(new workflow::Server(*this), std::memory_order_release);
+    }
+    return implementation().open(std::move(fd), std::move(tls));
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
     return -1;
@@ -87,7 +98,7 @@ SSL_CTX* WFServerBase::new_ssl_ctx(const char* cert_file, const char* key_file) 
 }
 
 SSL_CTX* WFServerBase::get_server_ssl_ctx(const char* /*servername*/) {
-  return server_->tls_context();
+  return implementation().tls_context();
 }
 
 int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
@@ -124,7 +135,7 @@ int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen, cons
   }
   // This error comes before the address is used: otherwise it would be that the port is in use, by
   // this very server.
-  if (server_->is_open()) {
+  if (implementation().is_open()) {
     errno = EALREADY;
     return -1;
   }
@@ -174,7 +185,7 @@ int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_fi
     return -1;
   }
   // This error comes before the socket is made to listen.
-  if (server_->is_open()) {
+  if (implementation().is_open()) {
     errno = EALREADY;
     return -1;
   }
@@ -185,15 +196,15 @@ int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_fi
 
 void WFServerBase::stop_or_abort() {
   stop();
-  server_->require_finished();
+  implementation().require_finished();
 }
 
 void WFServerBase::shutdown() {
-  server_->shut_down();
+  implementation().shut_down();
 }
 
 void WFServerBase::wait_finish() {
-  server_->wait();
+  implementation().wait();
 }
 
 struct WFStopResult WFServerBase::stop(int timeout, enum WFStopAction action) {
@@ -203,15 +214,15 @@ struct WFStopResult WFServerBase::stop(int timeout, enum WFStopAction action) {
   } catch (const std::bad_alloc&) {
     // As without one.
   }
-  return server_->stop_within(timeout, action, unavailable);
+  return implementation().stop_within(timeout, action, unavailable);
 }
 
 size_t WFServerBase::get_conn_count() const {
-  return server_->connection_count();
+  return implementation().connection_count();
 }
 
 int WFServerBase::get_listen_addr(struct sockaddr* addr, socklen_t* addrlen) const {
-  return server_->listen_addr(addr, addrlen);
+  return implementation().listen_addr(addr, addrlen);
 }
 
 WFConnection* WFServerBase::new_connection(int /*accept_fd*/) {

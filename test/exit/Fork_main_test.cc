@@ -237,6 +237,18 @@ void fork_with_a_scope() {
   say_whether(right && expire());
 }
 
+void fork_in_a_stop() {
+  ForkingClock::install();
+  server.start("127.0.0.1", 0);
+  const int ended_with = ForkInside::of([] { server.stop(3'600'000, WF_STOP_DROP); },
+                                        [] {
+                                          const bool is_closed = test_support::port_of(server) == 0;
+                                          server.stop();
+                                          return is_closed && server.get_conn_count() == 0 ? 7 : 1;
+                                        });
+  say_whether(ended_with == 7 && expire());
+}
+
 void fork_in_a_post() {
   const bool runs = expire();
   const int ended_with = ForkInside::of([] { pool.post(nullptr); }, [] { return 7; });
@@ -260,9 +272,20 @@ constexpr exit_kit::Scenario kScenarios[] = {
          return fresh && expire() && compute() && ask(at) ? 7 : 1;
        });
      }},
+    {"starts a server",
+     [] {
+       fork_and_go_on([](const std::string&) {
+         server.stop();
+         const bool serves = server.start("127.0.0.1", 0) == 0 && ask(url());
+         const size_t connections = server.get_conn_count();
+         server.stop();
+         return serves && connections == 1 && server.get_conn_count() == 0 ? 7 : 1;
+       });
+     }},
     {"has handles", fork_with_handles},
     {"in a call by handle", fork_in_a_call_by_handle},
     {"has a scope", fork_with_a_scope},
+    {"in a stop", fork_in_a_stop},
     {"in a post", fork_in_a_post},
 };
 
@@ -295,6 +318,10 @@ TEST(Fork, AChildNeedsNoLockOfTheParentsTimers) {
   EXPECT_EQ(play("in a call by handle"), "all is well\n");
 }
 
+TEST(Fork, AChildNeedsNoLockOfAServer) {
+  EXPECT_EQ(play("in a stop"), "all is well\n");
+}
+
 TEST(Fork, AChildNeedsNoLockOfAResourcePool) {
   EXPECT_EQ(play("in a post"), "all is well\n");
 }
@@ -303,6 +330,10 @@ TEST(Fork, AChildNeedsNoLockOfAResourcePool) {
 #if !defined(WORKFLOW_THREAD_SANITIZER)
 TEST(Fork, AChildThatUsesTheLibraryHasThreadsOfItsOwn) {
   EXPECT_EQ(play("uses"), "all is well\n");
+}
+
+TEST(Fork, AChildMayStartAServerOfItsParent) {
+  EXPECT_EQ(play("starts a server"), "all is well\n");
 }
 #endif
 
