@@ -391,8 +391,8 @@ std::string with_flags(const char* first_line) {
 
 }  // namespace
 
-// The scripts are never destroyed. The library stops at exit, after the static objects that were
-// made later than it, and its stores may still need a script then.
+// The scripts are never destroyed. At exit the library stops after the static objects that were
+// made later than it have been destroyed, and its stores may still need a script then.
 
 const std::string& redis_store_opening() {
   static const std::string& script =

@@ -565,6 +565,10 @@ bool StoreEngine::close(int64_t limit_ns) {
 void StoreEngine::close_or_abandon() {
   if (runtime_.belongs_to_parent_process() || is_in_run()) {
     self_ = shared_from_this();
+    other_abandoned_ = abandoned_.load(std::memory_order_relaxed);
+    // Nobody reads the list.
+    while (!abandoned_.compare_exchange_weak(other_abandoned_, this, std::memory_order_relaxed)) {
+    }
   } else {
     close(0);
   }

@@ -177,7 +177,10 @@ class StoreEngine final : public Service,
   StoreAlarms alarms_;
   StoreSettlement settlement_;
   Thread thread_;
-  std::shared_ptr<StoreEngine> self_;  // set if it is abandoned
+  // Of an engine that was abandoned: it owns itself, and is in a list, for leak checkers.
+  std::shared_ptr<StoreEngine> self_;
+  StoreEngine* other_abandoned_ = nullptr;
+  static inline std::atomic<StoreEngine*> abandoned_{nullptr};
 
   Mutex mutex_;
   CondVar work_;               // for the thread

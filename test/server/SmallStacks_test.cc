@@ -30,8 +30,9 @@ int run_with_stack(size_t size, std::function<void()> body) {
   return error;
 }
 
-// What is local to each thread takes a part of its stack. That of the library is small, so a
-// program that uses it may have threads with small stacks. They may use it, too.
+// What is local to each thread takes a part of its stack. The library needs little of that, so a
+// program may have threads with small stacks, and these may call the library. The server is there
+// so that all of the library is linked.
 TEST(SmallStacks, ThreadsOfTheApplicationMayHaveThem) {
   if (test_support::kSanitized) {
     GTEST_SKIP() << "a sanitizer has much more that is local to each thread";

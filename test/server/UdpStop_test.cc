@@ -205,11 +205,11 @@ TEST(UdpStop, AtAnyMoment) {
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
     std::thread other([&] { server->stop(); });
     server->stop();
+    over = true;
     EXPECT_EQ(begun, ended);
     EXPECT_EQ(begun, freed);
     EXPECT_EQ(server->get_conn_count(), 0u);
     other.join();
-    over = true;
     sender.join();
     server.reset();
   }

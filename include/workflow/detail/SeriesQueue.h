@@ -15,7 +15,7 @@ namespace workflow {
 // Most series have one task queued at a time: the one that the running task has pushed. That task
 // is in one atomic word, so it is pushed and popped by an atomic operation each. When a second one
 // is pushed, both are in a list, under a mutex, which is used until pop() takes the whole list.
-// From then on the tasks of that list belong to the thread that pops: it needs neither.
+// From then on the tasks of that list belong to the thread that pops, and need neither.
 //
 // push_back() and push_front() may be called from any thread. pop() and put_back() are for the
 // thread that runs the series. The caller of a push ensures that the series does not end before. So
@@ -27,7 +27,8 @@ namespace workflow {
 //    task in the word has the place that it would have in the list.
 // 2. word_ is 0 if nothing is queued outside ready_, the task if there is one outside the list, and
 //    kList otherwise. It has kList exactly while the list is not empty, and kAhead exactly while a
-//    task outside ready_ comes before those in it; but for a thread that holds the mutex.
+//    task in the word was pushed to the front or ahead_ is not 0; but for a thread that holds the
+//    mutex.
 // 3. Only a thread that holds the mutex changes word_ to kList or from kList to something else. So
 //    a task that is pushed while there is a list goes into the list, and nothing overtakes it.
 class SeriesQueue {
@@ -38,7 +39,8 @@ class SeriesQueue {
 
   void push_back(SubTask *task);
   void push_front(SubTask *task);
-  // Does what push_front() does, without a lock unless there is something at the front already.
+  // Does what push_front() does. It needs no lock, unless something was pushed to the front that
+  // was not popped yet.
   void put_back(SubTask *task);
   // Removes and returns the first task, or null.
   SubTask *pop();
